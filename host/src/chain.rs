@@ -1,0 +1,139 @@
+//! A route's plugins: the request down, in order; the response up, in reverse;
+//! and the end of it all.
+//!
+//! A plugin takes part in the response and in the end of every request that
+//! has reached its place, whoever makes the response: so a 401 of a later
+//! plugin carries the CORS fields of an earlier one.
+
+use std::{rc::Rc, time::Instant};
+
+use crate::{
+    body::Content,
+    config::OnError,
+    error::{ErrorKind, GatewayError},
+    exchange::{Exchange, MadeBy, ResponseHead, Stage},
+    flow::Flow,
+    gateway::{Active, Link},
+    plugin::{Hook, bindings::Action},
+    worker::Worker,
+};
+
+/// Runs the request hooks. An early answer ends the way down.
+pub async fn down(flow: &mut Flow) -> Result<Option<Content>, GatewayError> {
+    let active = flow.active.clone();
+    for (place, link) in active.chain(flow.route()).iter().enumerate() {
+        flow.reached = place + 1;
+        if !link.request {
+            continue;
+        }
+        match call(flow, link, place, Hook::Request).await {
+            Ok(Action::Continue) => {}
+            Ok(Action::Respond) => {
+                let Some(content) = take_answer(flow, link, place) else {
+                    return Err(failed(flow, link, ErrorKind::Failed));
+                };
+                // Its own response hook is not called for its own answer, what
+                // it has planned is applied.
+                flow.answering = Some(place);
+                return Ok(Some(content));
+            }
+            Ok(Action::Fail) => on_error(flow, link, ErrorKind::Failed)?,
+            Err(kind) => on_error(flow, link, kind)?,
+        }
+    }
+    Ok(None)
+}
+
+/// Runs the response hooks of the places reached, last first. A plugin that
+/// fails here replaces the response by an error, which passes the rest.
+pub async fn up(flow: &mut Flow, mut content: Content) -> Content {
+    if flow.reached == 0 {
+        return content;
+    }
+    let active = flow.active.clone();
+    let chain = active.chain(flow.route());
+    for place in (0..flow.reached).rev() {
+        let Some(link) = chain.get(place) else { continue };
+        if let Some(exchange) = &mut flow.exchange {
+            exchange.apply_planned(place as u8);
+        }
+        if !link.response || flow.answering == Some(place) {
+            continue;
+        }
+        let outcome = match call(flow, link, place, Hook::Response).await {
+            Ok(Action::Continue) => Ok(()),
+            Ok(Action::Respond) => match take_answer(flow, link, place) {
+                Some(answer) => {
+                    content = answer;
+                    Ok(())
+                }
+                None => on_error(flow, link, ErrorKind::Failed),
+            },
+            Ok(Action::Fail) => on_error(flow, link, ErrorKind::Failed),
+            Err(kind) => on_error(flow, link, kind),
+        };
+        if let Err(error) = outcome {
+            content = flow.fail(error);
+        }
+    }
+    content
+}
+
+/// Tells the plugins of the places reached that the request is over.
+pub async fn finish(worker: Rc<Worker>, active: Rc<Active>, mut slot: Option<Box<Exchange>>, reached: usize) {
+    let _open = worker.open();
+    let route = slot.as_ref().map_or(usize::MAX, |exchange| exchange.route);
+    for (place, link) in active.chain(route).iter().enumerate().take(reached).rev() {
+        if !link.finish {
+            continue;
+        }
+        if let Some(exchange) = &mut slot {
+            exchange.begin(Stage::Finish, place as u8);
+        }
+        let started = Instant::now();
+        let outcome = link.pool.call(&worker, Hook::Finish, &link.used, &mut slot).await;
+        link.record(Hook::Finish, started.elapsed(), outcome.err());
+    }
+    if let Some(exchange) = slot {
+        worker.keep_exchange(exchange);
+    }
+}
+
+async fn call(flow: &mut Flow, link: &Link, place: usize, hook: Hook) -> Result<Action, ErrorKind> {
+    let Some(exchange) = &mut flow.exchange else { return Err(ErrorKind::Internal) };
+    exchange.begin(if hook == Hook::Request { Stage::Request } else { Stage::Response }, place as u8);
+    let started = Instant::now();
+    let outcome = link.pool.call(&flow.worker, hook, &link.used, &mut flow.exchange).await;
+    link.record(hook, started.elapsed(), outcome.err());
+    if let Some(exchange) = &mut flow.exchange {
+        match outcome {
+            Ok(Action::Continue | Action::Respond) => exchange.commit(),
+            Ok(Action::Fail) => exchange.roll_back(),
+            Err(_) => {}
+        }
+    }
+    outcome
+}
+
+/// Puts a plugin's answer in the place of the response; none was prepared, if
+/// there is none.
+fn take_answer(flow: &mut Flow, link: &Link, place: usize) -> Option<Content> {
+    let exchange = flow.exchange.as_mut()?;
+    let answer = exchange.answer.take()?;
+    link.rejected(answer.status);
+    exchange.response =
+        Some(ResponseHead { status: answer.status, headers: answer.headers, made_by: MadeBy::Plugin(place as u8) });
+    Some(if answer.body.is_empty() { Content::Empty } else { Content::Whole(answer.body) })
+}
+
+fn on_error(flow: &mut Flow, link: &Link, kind: ErrorKind) -> Result<(), GatewayError> {
+    match link.on_error {
+        OnError::Skip => Ok(()),
+        OnError::Deny => Err(failed(flow, link, kind)),
+    }
+}
+
+fn failed(flow: &mut Flow, link: &Link, kind: ErrorKind) -> GatewayError {
+    flow.failed_plugin = Some(link.name().clone());
+    GatewayError::new(kind)
+}

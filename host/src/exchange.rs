@@ -1,0 +1,299 @@
+//! One request and its response, as plugins see and change them.
+//!
+//! An [`Exchange`] is moved into an instance for the length of a hook and taken
+//! back afterwards, so a plugin needs no handle and the host no lock. Edits are
+//! noted in an undo list until the hook has returned: one that traps leaves the
+//! exchange as it was.
+
+use std::{net::IpAddr, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, uri::PathAndQuery};
+
+use crate::{error::ErrorKind, gateway::Snapshot};
+
+mod edit;
+
+pub use edit::{Edit, EditError, known_name};
+
+/// Everything about one request that outlives its parts.
+pub struct Exchange {
+    pub snapshot: Snapshot,
+    /// Place of the route that has matched; set before any plugin runs.
+    pub route: usize,
+    pub request: RequestHead,
+    pub response: Option<ResponseHead>,
+    /// Early answer prepared by the hook that runs.
+    pub answer: Option<Answer>,
+    /// The consumer that a plugin has recognised, by place in the identity.
+    pub consumer: Option<Arc<str>>,
+    pub attributes: Vec<(Box<str>, Vec<u8>)>,
+    /// Edits of the response to come, each with the place of its plugin.
+    pub planned: Vec<(u8, Edit)>,
+    /// Which hook runs, and whose.
+    pub stage: Stage,
+    pub place: u8,
+    /// Bytes that plugins have added to heads so far.
+    pub added: usize,
+    /// CPU time that plugins have used, as far as it was measured.
+    pub plugin_cpu: std::time::Duration,
+    pub caps: HeadCaps,
+    pub timing: Timing,
+    pub ending: Ending,
+    /// Bytes of the response's body handed to the connection.
+    pub sent: u64,
+    /// Made when something has to be found again in the log.
+    pub id: Option<Box<str>>,
+    undo: Vec<Undo>,
+    planned_before: usize,
+}
+
+/// The request's head.
+pub struct RequestHead {
+    pub method: Method,
+    pub version: Version,
+    pub scheme: &'static str,
+    /// Lower case, without the default port; empty if the client named none
+    /// (HTTP/1.0).
+    pub authority: HeaderValue,
+    pub client: IpAddr,
+    pub headers: HeaderMap,
+    /// What goes upstream.
+    pub target: PathAndQuery,
+    /// The normalised path, where it differs from the target's.
+    pub path: Option<Box<str>>,
+    /// What a plugin wants sent as Host instead of the route's choice.
+    pub host: Option<HeaderValue>,
+}
+
+/// The response's head.
+pub struct ResponseHead {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub made_by: MadeBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeBy {
+    Upstream,
+    /// By the plugin at this place.
+    Plugin(u8),
+    Gateway,
+}
+
+/// A whole response that a plugin gives.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Request,
+    Response,
+    Finish,
+}
+
+/// How large plugins may make a head.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadCaps {
+    pub bytes: usize,
+    pub fields: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    pub started: Instant,
+    /// From sending to the response's head, in nanoseconds; 0 without one.
+    pub upstream: u64,
+}
+
+/// How a request has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Complete,
+    ClientGone,
+    UpstreamCut,
+    Stopped(ErrorKind),
+}
+
+enum Undo {
+    Request(HeaderName, Lines),
+    Response(HeaderName, Lines),
+    Method(Method),
+    Target(PathAndQuery, Option<Box<str>>),
+    Host(Option<HeaderValue>),
+    Status(StatusCode),
+    Attribute(Box<str>, Option<Vec<u8>>),
+    Consumer(Option<Arc<str>>),
+}
+
+/// The lines that a name had.
+enum Lines {
+    None,
+    One(HeaderValue),
+    Many(Vec<HeaderValue>),
+}
+
+impl Lines {
+    fn of(headers: &HeaderMap, name: &HeaderName) -> Self {
+        let mut lines = headers.get_all(name).iter();
+        match (lines.next(), lines.next()) {
+            (None, _) => Lines::None,
+            (Some(one), None) => Lines::One(one.clone()),
+            (Some(first), Some(second)) => Lines::Many([first, second].into_iter().chain(lines).cloned().collect()),
+        }
+    }
+
+    fn put_back(self, headers: &mut HeaderMap, name: HeaderName) {
+        match self {
+            Lines::None => drop(headers.remove(name)),
+            Lines::One(value) => drop(headers.insert(name, value)),
+            Lines::Many(values) => {
+                headers.remove(&name);
+                for value in values {
+                    headers.append(&name, value);
+                }
+            }
+        }
+    }
+}
+
+impl Exchange {
+    pub fn new(snapshot: Snapshot, request: RequestHead, caps: HeadCaps, started: Instant) -> Self {
+        Self {
+            snapshot,
+            route: usize::MAX,
+            request,
+            response: None,
+            answer: None,
+            consumer: None,
+            attributes: Vec::new(),
+            planned: Vec::new(),
+            stage: Stage::Request,
+            place: 0,
+            added: 0,
+            plugin_cpu: std::time::Duration::ZERO,
+            caps,
+            timing: Timing { started, upstream: 0 },
+            ending: Ending::ClientGone,
+            sent: 0,
+            id: None,
+            undo: Vec::new(),
+            planned_before: 0,
+        }
+    }
+
+    /// The same as `new` in place, so that the buffers of an exchange that is
+    /// over serve the next one.
+    pub fn reset(&mut self, snapshot: Snapshot, request: RequestHead, caps: HeadCaps, started: Instant) {
+        let (mut attributes, mut planned, mut undo) =
+            (std::mem::take(&mut self.attributes), std::mem::take(&mut self.planned), std::mem::take(&mut self.undo));
+        attributes.clear();
+        planned.clear();
+        undo.clear();
+        *self = Self { attributes, planned, undo, ..Self::new(snapshot, request, caps, started) };
+    }
+
+    /// What stays of an exchange that is over: its buffers.
+    pub fn retire(&mut self) {
+        self.request.headers = HeaderMap::new();
+        self.response = None;
+        self.answer = None;
+        self.consumer = None;
+        self.id = None;
+    }
+
+    /// Starts a hook: edits from here on can be rolled back.
+    pub fn begin(&mut self, stage: Stage, place: u8) {
+        self.stage = stage;
+        self.place = place;
+        self.planned_before = self.planned.len();
+        self.answer = None;
+    }
+
+    /// Makes the edits of the hook that has returned final.
+    pub fn commit(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Takes back whatever the hook has done.
+    pub fn roll_back(&mut self) {
+        self.planned.truncate(self.planned_before);
+        self.answer = None;
+        self.undo_to(0);
+    }
+
+    /// Takes back the newest edits until that many are left.
+    fn undo_to(&mut self, left: usize) {
+        while self.undo.len() > left {
+            let Some(undo) = self.undo.pop() else { return };
+            match undo {
+                Undo::Request(name, lines) => lines.put_back(&mut self.request.headers, name),
+                Undo::Response(name, lines) => {
+                    if let Some(response) = &mut self.response {
+                        lines.put_back(&mut response.headers, name);
+                    }
+                }
+                Undo::Method(method) => self.request.method = method,
+                Undo::Target(target, path) => (self.request.target, self.request.path) = (target, path),
+                Undo::Host(host) => self.request.host = host,
+                Undo::Status(status) => {
+                    if let Some(response) = &mut self.response {
+                        response.status = status;
+                    }
+                }
+                Undo::Attribute(name, value) => self.put_attribute(name, value),
+                Undo::Consumer(consumer) => self.consumer = consumer,
+            }
+        }
+    }
+
+    /// Applies what the plugin at a place has planned for the response.
+    pub fn apply_planned(&mut self, place: u8) {
+        let Some(response) = &mut self.response else { return };
+        for (whose, edit) in &self.planned {
+            if *whose == place {
+                edit.apply(&mut response.headers);
+            }
+        }
+    }
+
+    pub fn set_consumer(&mut self, name: Arc<str>) {
+        let before = self.consumer.replace(name);
+        self.undo.push(Undo::Consumer(before));
+    }
+
+    fn put_attribute(&mut self, name: Box<str>, value: Option<Vec<u8>>) {
+        self.attributes.retain(|(other, _)| *other != name);
+        if let Some(value) = value {
+            self.attributes.push((name, value));
+        }
+    }
+}
+
+impl RequestHead {
+    /// The path that the route was matched on.
+    pub fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or_else(|| self.target.path())
+    }
+
+    /// The authority as text; it was checked when the request came in.
+    pub fn authority(&self) -> &str {
+        self.authority.to_str().unwrap_or_default()
+    }
+}
+
+/// The value of a field as one: several lines joined (RFC 9110 section 5.2), a
+/// cookie's by `; ` (RFC 9113 section 8.2.3).
+pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
+    let mut lines = headers.get_all(name).iter();
+    let mut value = lines.next()?.as_bytes().to_vec();
+    let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
+    for line in lines {
+        value.extend_from_slice(separator);
+        value.extend_from_slice(line.as_bytes());
+    }
+    Some(value)
+}

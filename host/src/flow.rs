@@ -1,0 +1,317 @@
+//! A request on its way: the exchange, and what belongs to its worker.
+//!
+//! A [`Flow`] is owned by the request's future, and by the response's body once
+//! there is one. However it goes away, the request is ended exactly once:
+//! logged, counted, and told to the plugins that it has reached.
+
+use std::{rc::Rc, sync::Arc, time::Instant};
+
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use hyper::body::Incoming;
+
+use crate::{
+    access_log::Line,
+    body::{Content, RequestBody, ResponseBody},
+    chain,
+    config::Route,
+    error::{ErrorKind, GatewayError},
+    error_response,
+    exchange::{Ending, Exchange, HeadCaps, MadeBy, RequestHead, ResponseHead},
+    gateway::{Active, Link, Settings},
+    headers,
+    server::Connection,
+    upstream::Host,
+    worker::Worker,
+};
+
+pub struct Flow {
+    pub worker: Rc<Worker>,
+    pub active: Rc<Active>,
+    pub connection: Rc<Connection>,
+    /// Here but while a plugin has it in hand.
+    pub exchange: Option<Box<Exchange>>,
+    /// How many places of the chain the request has reached.
+    pub reached: usize,
+    /// Place of the plugin that has given an early answer.
+    pub answering: Option<usize>,
+    /// The plugin whose failure the response tells of.
+    pub failed_plugin: Option<Arc<str>>,
+    /// What the response tells of.
+    pub error: Option<ErrorKind>,
+    /// The target that has answered.
+    pub target: Option<Arc<str>>,
+    pub settings: Rc<Settings>,
+    /// The request target as it came, for `intake`.
+    pub uri: Uri,
+    /// What the client accepts: an error may have to be told when the request's
+    /// head has gone upstream.
+    pub accept: Option<HeaderValue>,
+    /// For the access log; not read without one.
+    pub user_agent: Option<HeaderValue>,
+    /// Whether the client takes trailers.
+    pub trailers: bool,
+    /// Whether the connection must end with this response.
+    pub close: bool,
+}
+
+impl Flow {
+    /// Takes a request's head into an exchange of the configuration that serves
+    /// now. Whatever is wrong with it is found later, with the exchange there
+    /// to log it.
+    pub fn begin(connection: Rc<Connection>, request: Request<Incoming>) -> (Self, Incoming) {
+        connection.begin();
+        connection.worker.series.in_flight.add(1);
+        let worker = connection.worker.clone();
+        let active = worker.active();
+        let settings = active.listener(connection.listener.address).unwrap_or_else(|| connection.settings.clone());
+        let (head, incoming) = request.into_parts();
+        let accept = head.headers.get(header::ACCEPT).cloned();
+        let logged = active.snapshot().config.access_log;
+        let user_agent = logged.then(|| head.headers.get(header::USER_AGENT).cloned()).flatten();
+        let request = RequestHead {
+            method: head.method,
+            version: head.version,
+            scheme: "http",
+            authority: HeaderValue::from_static(""),
+            client: connection.client.ip().to_canonical(),
+            headers: head.headers,
+            target: PathAndQuery::from_static("/"),
+            path: None,
+            host: None,
+        };
+        let caps = HeadCaps { bytes: settings.limits.head, fields: settings.limits.fields };
+        let (snapshot, started) = (active.snapshot().clone(), Instant::now());
+        let exchange = match worker.spare_exchange() {
+            Some(mut spare) => {
+                spare.reset(snapshot, request, caps, started);
+                spare
+            }
+            None => Box::new(Exchange::new(snapshot, request, caps, started)),
+        };
+        let flow = Self {
+            worker,
+            active,
+            connection,
+            settings,
+            uri: head.uri,
+            exchange: Some(exchange),
+            reached: 0,
+            answering: None,
+            failed_plugin: None,
+            error: None,
+            target: None,
+            accept,
+            user_agent,
+            trailers: false,
+            close: false,
+        };
+        (flow, incoming)
+    }
+
+    /// Place of the route that has matched.
+    pub fn route(&self) -> usize {
+        self.exchange.as_ref().map_or(usize::MAX, |exchange| exchange.route)
+    }
+
+    /// Asks the route's upstream.
+    pub async fn send_upstream(&mut self, body: RequestBody) -> Result<Content, GatewayError> {
+        let active = self.active.clone();
+        let keep = self.looks_back_at_request();
+        let Some(exchange) = &mut self.exchange else { return Err(ErrorKind::Internal.into()) };
+        let snapshot = exchange.snapshot.clone();
+        let (Some(route), Some(config)) = (active.route(exchange.route), snapshot.config.routes.get(exchange.route))
+        else {
+            return Err(ErrorKind::Internal.into());
+        };
+        let host = host(exchange, config);
+        let request = upstream_request(exchange, body, keep, self.trailers);
+        let sent = Instant::now();
+        let total = config.timeouts.total.map(|total| exchange.timing.started + total);
+        let answer = route.upstream.send(request, host, &config.timeouts);
+        let answer = match total {
+            None => answer.await,
+            Some(total) => match self.worker.timer.timeout(total.saturating_duration_since(sent), answer).await {
+                Ok(answer) => answer,
+                Err(_) => Err(ErrorKind::TotalTimeout.into()),
+            },
+        };
+        let took = sent.elapsed().as_nanos() as u64;
+        for _ in 0..route.upstream.take_opened() {
+            route.upstream_series.opened();
+        }
+        let response = answer.inspect_err(|error| route.upstream_series.failed(error.kind))?;
+        route.upstream_series.finish(took);
+        let (mut head, body) = response.into_parts();
+        headers::strip_response(&mut head.headers);
+        exchange.timing.upstream = took;
+        exchange.response =
+            Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Upstream });
+        self.target = Some(body.target().clone());
+        Ok(Content::upstream(body, self.settings.timeouts.body_idle, total, &self.worker.timer))
+    }
+
+    /// Makes the response to a failure: the one exit for all of them.
+    pub fn fail(&mut self, error: GatewayError) -> Content {
+        self.error = Some(error.kind);
+        self.close |= error_response::must_close(error.kind);
+        let Some(exchange) = &mut self.exchange else { return Content::Empty };
+        let accept = self.accept.as_ref().map(HeaderValue::as_bytes);
+        let id = exchange.id().to_owned();
+        let route = exchange.snapshot.route_name(exchange.route);
+        let plugin = self.failed_plugin.as_deref().unwrap_or_default();
+        tracing::debug!(id, route, plugin, "request failed: {error}");
+        let (head, body) = error_response::respond(&error, accept, &id).into_parts();
+        exchange.response = Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Gateway });
+        Content::Whole(body)
+    }
+
+    /// Hands the response over to the connection.
+    pub fn send(mut self, content: Content) -> Response<ResponseBody> {
+        let keep = self.looks_back();
+        let Some(response) = self.exchange.as_mut().and_then(|exchange| exchange.response.as_mut()) else {
+            let mut empty = Response::new(ResponseBody::new(Content::Empty, self));
+            *empty.status_mut() = error_response::status(ErrorKind::Internal);
+            return empty;
+        };
+        let status = response.status;
+        let mut fields = if keep { response.headers.clone() } else { std::mem::take(&mut response.headers) };
+        let content = frame(status, &mut fields, content);
+        if self.close {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        let mut sent = Response::new(ResponseBody::new(content, self));
+        *sent.status_mut() = status;
+        *sent.headers_mut() = fields;
+        sent
+    }
+
+    /// Whether a plugin still reads the heads once they have been sent.
+    fn looks_back(&self) -> bool {
+        self.active.chain(self.route()).iter().take(self.reached).any(|link| link.finish)
+    }
+
+    /// Whether a plugin still reads the request's head once that has gone
+    /// upstream.
+    fn looks_back_at_request(&self) -> bool {
+        self.active.chain(self.route()).iter().take(self.reached).any(|link| link.finish || link.response)
+    }
+
+    /// Bytes of the response's body that go to the connection.
+    pub fn count_sent(&mut self, bytes: u64) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.sent += bytes;
+        }
+    }
+
+    /// The response can't be completed: the client must see that it is cut.
+    pub fn cut(&self) {
+        self.connection.cut();
+    }
+
+    /// Ends the request.
+    pub fn end(mut self, ending: Ending) {
+        self.finish(ending);
+    }
+
+    fn log(&self, exchange: &Exchange, status: StatusCode, took: u64) {
+        let head = &exchange.request;
+        let answered_by = match exchange.response.as_ref().map(|response| response.made_by) {
+            Some(MadeBy::Plugin(place)) => self.active.chain(exchange.route).get(usize::from(place)).map(Link::name),
+            _ => None,
+        };
+        let error = match exchange.ending {
+            Ending::Complete => self.error,
+            Ending::ClientGone => self.error.or(Some(ErrorKind::ClientGone)),
+            Ending::UpstreamCut => Some(ErrorKind::BadResponse),
+            Ending::Stopped(kind) => Some(kind),
+        };
+        self.worker.access_log.write(&Line {
+            time_ms: self.worker.shared.clock.now_ms(),
+            id: exchange.id.as_deref(),
+            client: head.client,
+            method: head.method.as_str(),
+            host: head.authority.as_bytes(),
+            path: self.uri.path_and_query().map_or(&b""[..], |target| target.as_str().as_bytes()),
+            version: head.version,
+            status: status.as_u16(),
+            bytes_sent: exchange.sent,
+            duration_ns: took,
+            upstream: self.target.as_deref(),
+            upstream_ns: (exchange.timing.upstream > 0).then_some(exchange.timing.upstream),
+            route: Some(exchange.snapshot.route_name(exchange.route)).filter(|name| !name.is_empty()),
+            consumer: exchange.consumer.as_deref(),
+            answered_by: answered_by.or(self.failed_plugin.as_ref()).map(|name| &**name),
+            error,
+            user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
+        });
+    }
+
+    fn finish(&mut self, ending: Ending) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        exchange.ending = ending;
+        self.connection.end();
+        let took = exchange.timing.started.elapsed().as_nanos() as u64;
+        let status = match &exchange.response {
+            Some(response) => response.status,
+            None => error_response::status(ErrorKind::ClientGone),
+        };
+        self.active.count(exchange.route, status, took);
+        self.worker.series.in_flight.subtract(1);
+        if exchange.snapshot.config.access_log {
+            self.log(&exchange, status, took);
+        }
+        if self.reached > 0 && self.active.chain(exchange.route).iter().take(self.reached).any(|link| link.finish) {
+            let (worker, active, reached) = (self.worker.clone(), self.active.clone(), self.reached);
+            tokio::task::spawn_local(chain::finish(worker, active, Some(exchange), reached));
+        } else {
+            self.worker.keep_exchange(exchange);
+        }
+    }
+}
+
+impl Drop for Flow {
+    /// The client has gone before there was a response.
+    fn drop(&mut self) {
+        self.finish(Ending::ClientGone);
+    }
+}
+
+/// What goes into the Host field.
+fn host(exchange: &mut Exchange, route: &Route) -> Host {
+    let authority = match exchange.request.host.take() {
+        Some(host) => host,
+        None if route.preserve_host && !exchange.request.authority.is_empty() => exchange.request.authority.clone(),
+        None => return Host::Target,
+    };
+    exchange.request.headers.insert(header::HOST, authority);
+    Host::Keep
+}
+
+/// The request as it goes upstream.
+fn upstream_request(exchange: &mut Exchange, body: RequestBody, keep: bool, trailers: bool) -> Request<RequestBody> {
+    let head = &mut exchange.request;
+    let mut request = Request::new(body);
+    let mut headers = if keep { head.headers.clone() } else { std::mem::take(&mut head.headers) };
+    if trailers {
+        // A TE field has to be named in Connection (RFC 9110 section 10.1.4).
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+    }
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = Uri::from(head.target.clone());
+    *request.headers_mut() = headers;
+    request
+}
+
+/// Makes head and body agree where RFC 9110 has no body (sections 15.3.5 and
+/// 15.4.5): an edited status may not fit what came.
+fn frame(status: StatusCode, fields: &mut HeaderMap, content: Content) -> Content {
+    match status {
+        StatusCode::NO_CONTENT => {
+            fields.remove(header::CONTENT_LENGTH);
+            Content::Empty
+        }
+        StatusCode::NOT_MODIFIED => Content::Empty,
+        _ => content,
+    }
+}

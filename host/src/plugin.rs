@@ -1,0 +1,128 @@
+//! Plugins: components that are compiled once, linked once, and run in
+//! instances that each worker owns.
+//!
+//! `engine` is wasmtime and its clock, `module` turns bytes into something that
+//! can be instantiated, `host` is what a guest may call, `store` are the limits
+//! of one instance, `instance` runs a hook, `pool` keeps a worker's instances.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use crate::{clock::Clock, error_response, exchange::Exchange, metrics::Instances, state::Space};
+
+pub mod bindings;
+pub mod cache;
+pub mod engine;
+mod host;
+pub mod instance;
+pub mod module;
+pub mod pool;
+pub mod store;
+mod wasi;
+
+pub use engine::{EngineOptions, PluginEngine};
+pub use instance::Hook;
+pub use module::{Plugin, Plugins, Use};
+pub use pool::Pool;
+
+/// Lines that one plugin may log in a second.
+const LOG_LINES: u64 = 100;
+/// Longest logged message, in bytes.
+const LOG_MESSAGE: usize = 8 << 10;
+
+/// Where a component comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    BuiltIn,
+    File(PathBuf),
+}
+
+/// What all instances of one plugin share.
+pub struct ModuleContext {
+    /// The name in the configuration: quotas, metrics and logs go by it.
+    pub name: Arc<str>,
+    /// The plugin's own version.
+    pub version: String,
+    /// SHA-256 of the component, in hex.
+    pub digest: String,
+    /// Whether it imports WASI.
+    pub wasi: bool,
+    /// What `allow: { env }` lets it see.
+    pub env: Vec<(String, String)>,
+    /// Its part of the shared state.
+    pub space: Arc<Space>,
+    pub clock: Arc<Clock>,
+    /// For `clock.monotonic`.
+    pub started: Instant,
+    /// Bytes that a hook may hand over as fields, beside a body.
+    pub head_limit: usize,
+    /// Instances alive now, on all workers.
+    pub instances: Arc<Instances>,
+    log_second: AtomicU64,
+    log_lines: AtomicU64,
+}
+
+impl ModuleContext {
+    /// Writes a line to the gateway's log, or counts it only where the plugin
+    /// writes too much.
+    pub fn log(
+        &self,
+        level: tracing::Level,
+        message: &str,
+        exchange: Option<&mut Exchange>,
+        stream: Option<&'static str>,
+    ) {
+        if tracing::level_filters::LevelFilter::current() < level || !self.may_log() {
+            return;
+        }
+        let message = &message[..message.floor_char_boundary(LOG_MESSAGE)];
+        let (route, id) = match &exchange {
+            Some(exchange) => {
+                (exchange.snapshot.route_name(exchange.route), exchange.id.as_deref().unwrap_or_default())
+            }
+            None => ("", ""),
+        };
+        let plugin = &*self.name;
+        let stream = stream.unwrap_or_default();
+        match level {
+            tracing::Level::ERROR => tracing::error!(plugin, route, id, stream, "{message}"),
+            tracing::Level::WARN => tracing::warn!(plugin, route, id, stream, "{message}"),
+            tracing::Level::INFO => tracing::info!(plugin, route, id, stream, "{message}"),
+            tracing::Level::DEBUG => tracing::debug!(plugin, route, id, stream, "{message}"),
+            _ => tracing::trace!(plugin, route, id, stream, "{message}"),
+        }
+    }
+
+    /// Whether this second has room for one more line. The first line that has
+    /// none says so.
+    pub fn may_log(&self) -> bool {
+        let second = self.started.elapsed().as_secs() + 1;
+        if self.log_second.swap(second, Ordering::Relaxed) != second {
+            let dropped = self.log_lines.swap(0, Ordering::Relaxed).saturating_sub(LOG_LINES);
+            if dropped > 0 {
+                tracing::warn!(plugin = &*self.name, dropped, "the plugin logs too much: lines dropped");
+            }
+        }
+        self.log_lines.fetch_add(1, Ordering::Relaxed) < LOG_LINES
+    }
+}
+
+impl Exchange {
+    /// Recognises a consumer by key, and notes it down.
+    pub fn authenticate_key(&mut self, key: &[u8]) -> Option<Arc<str>> {
+        let name = self.snapshot.identity.by_key(key)?.name.clone();
+        self.set_consumer(name.clone());
+        Some(name)
+    }
+
+    /// The id by which this request is found in the log.
+    pub fn id(&mut self) -> &str {
+        self.id.get_or_insert_with(|| error_response::request_id().as_str().into())
+    }
+}

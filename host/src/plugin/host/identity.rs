@@ -1,0 +1,27 @@
+//! `identity`: consumers and their credentials.
+
+use wasmtime::Result;
+
+use crate::plugin::{bindings::imports::identity::Host, store::InstanceState};
+
+impl Host for InstanceState {
+    fn authenticate_key(&mut self, key: Vec<u8>) -> Result<Option<String>> {
+        Ok(self.exchange()?.authenticate_key(&key).map(|name| String::from(&*name)))
+    }
+
+    fn set_consumer(&mut self, name: String) -> Result<bool> {
+        let exchange = self.exchange()?;
+        let Some(consumer) = exchange.snapshot.identity.by_name(&name) else { return Ok(false) };
+        let name = consumer.name.clone();
+        exchange.set_consumer(name);
+        Ok(true)
+    }
+
+    fn groups(&mut self) -> Result<Vec<String>> {
+        let exchange = self.exchange()?;
+        let consumer = exchange.consumer.as_deref().and_then(|name| exchange.snapshot.identity.by_name(name));
+        Ok(consumer
+            .map(|consumer| consumer.groups.iter().map(|group| String::from(&**group)).collect())
+            .unwrap_or_default())
+    }
+}
