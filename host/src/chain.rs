@@ -26,20 +26,18 @@ pub async fn down(flow: &mut Flow) -> Result<Option<Content>, GatewayError> {
         if !link.request {
             continue;
         }
-        match call(flow, link, place, Hook::Request).await {
-            Ok(Action::Continue) => {}
+        let failure = match call(flow, link, place, Hook::Request).await {
             Ok(Action::Respond) => {
-                let Some(content) = take_answer(flow, link, place) else {
-                    return Err(failed(flow, link, ErrorKind::Failed));
-                };
-                // Its own response hook is not called for its own answer, what
+                // Its own response hook is not called for its own answer; what
                 // it has planned is applied.
                 flow.answering = Some(place);
-                return Ok(Some(content));
+                return Ok(Some(take_answer(flow, link, place)));
             }
-            Ok(Action::Fail) => on_error(flow, link, ErrorKind::Failed)?,
-            Err(kind) => on_error(flow, link, kind)?,
-        }
+            Ok(_) => continue,
+            Err(kind) => kind,
+        };
+        // Nor is it called for the answer to its own failure.
+        on_error(flow, link, failure).inspect_err(|_| flow.answering = Some(place))?;
     }
     Ok(None)
 }
@@ -61,15 +59,11 @@ pub async fn up(flow: &mut Flow, mut content: Content) -> Content {
             continue;
         }
         let outcome = match call(flow, link, place, Hook::Response).await {
-            Ok(Action::Continue) => Ok(()),
-            Ok(Action::Respond) => match take_answer(flow, link, place) {
-                Some(answer) => {
-                    content = answer;
-                    Ok(())
-                }
-                None => on_error(flow, link, ErrorKind::Failed),
-            },
-            Ok(Action::Fail) => on_error(flow, link, ErrorKind::Failed),
+            Ok(Action::Respond) => {
+                content = take_answer(flow, link, place);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
             Err(kind) => on_error(flow, link, kind),
         };
         if let Err(error) = outcome {
@@ -99,31 +93,36 @@ pub async fn finish(worker: Rc<Worker>, active: Rc<Active>, mut slot: Option<Box
     }
 }
 
+/// Calls a hook, and makes its edits final or takes them back. `fail`, and
+/// `respond` with nothing prepared, are errors here.
 async fn call(flow: &mut Flow, link: &Link, place: usize, hook: Hook) -> Result<Action, ErrorKind> {
     let Some(exchange) = &mut flow.exchange else { return Err(ErrorKind::Internal) };
     exchange.begin(if hook == Hook::Request { Stage::Request } else { Stage::Response }, place as u8);
     let started = Instant::now();
-    let outcome = link.pool.call(&flow.worker, hook, &link.used, &mut flow.exchange).await;
-    link.record(hook, started.elapsed(), outcome.err());
-    if let Some(exchange) = &mut flow.exchange {
-        match outcome {
-            Ok(Action::Continue | Action::Respond) => exchange.commit(),
-            Ok(Action::Fail) => exchange.roll_back(),
-            Err(_) => {}
-        }
+    let outcome = link.pool.call(flow.connection.worker.as_ref(), hook, &link.used, &mut flow.exchange).await;
+    let took = started.elapsed();
+    let Some(exchange) = &mut flow.exchange else { return Err(ErrorKind::Internal) };
+    let outcome = match outcome {
+        Ok(Action::Respond) if exchange.answer.is_none() => Err(ErrorKind::Failed),
+        Ok(Action::Fail) => Err(ErrorKind::Failed),
+        outcome => outcome,
+    };
+    match outcome {
+        Ok(_) => exchange.commit(),
+        Err(_) => exchange.roll_back(),
     }
+    link.record(hook, took, outcome.err());
     outcome
 }
 
-/// Puts a plugin's answer in the place of the response; none was prepared, if
-/// there is none.
-fn take_answer(flow: &mut Flow, link: &Link, place: usize) -> Option<Content> {
-    let exchange = flow.exchange.as_mut()?;
-    let answer = exchange.answer.take()?;
+/// Puts the answer that a plugin has prepared in the place of the response.
+fn take_answer(flow: &mut Flow, link: &Link, place: usize) -> Content {
+    let Some(exchange) = &mut flow.exchange else { return Content::Empty };
+    let Some(answer) = exchange.answer.take() else { return Content::Empty };
     link.rejected(answer.status);
     exchange.response =
         Some(ResponseHead { status: answer.status, headers: answer.headers, made_by: MadeBy::Plugin(place as u8) });
-    Some(if answer.body.is_empty() { Content::Empty } else { Content::Whole(answer.body) })
+    if answer.body.is_empty() { Content::Empty } else { Content::Whole(answer.body) }
 }
 
 fn on_error(flow: &mut Flow, link: &Link, kind: ErrorKind) -> Result<(), GatewayError> {
@@ -134,6 +133,8 @@ fn on_error(flow: &mut Flow, link: &Link, kind: ErrorKind) -> Result<(), Gateway
 }
 
 fn failed(flow: &mut Flow, link: &Link, kind: ErrorKind) -> GatewayError {
-    flow.failed_plugin = Some(link.name().clone());
+    if let Some(exchange) = &mut flow.exchange {
+        exchange.log.failed_plugin = Some(link.name().clone());
+    }
     GatewayError::new(kind)
 }

@@ -8,12 +8,13 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, uri::PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, uri::PathAndQuery};
 
 use crate::{error::ErrorKind, gateway::Snapshot};
 
 mod edit;
 
+pub use crate::headers::joined;
 pub use edit::{Edit, EditError, known_name};
 
 /// Everything about one request that outlives its parts.
@@ -44,6 +45,7 @@ pub struct Exchange {
     pub sent: u64,
     /// Made when something has to be found again in the log.
     pub id: Option<Box<str>>,
+    pub log: LogFields,
     undo: Vec<Undo>,
     planned_before: usize,
 }
@@ -107,6 +109,25 @@ pub struct Timing {
     pub started: Instant,
     /// From sending to the response's head, in nanoseconds; 0 without one.
     pub upstream: u64,
+}
+
+/// What the log and an error's answer want to know of a request, when its parts
+/// have gone elsewhere.
+#[derive(Default)]
+pub struct LogFields {
+    /// The request target as it came.
+    pub uri: Uri,
+    /// What the client accepts: an error may have to be told when the request's
+    /// head has gone upstream.
+    pub accept: Option<HeaderValue>,
+    /// Not read without an access log.
+    pub user_agent: Option<HeaderValue>,
+    /// The target that has answered.
+    pub target: Option<Arc<str>>,
+    /// The plugin whose failure the response tells of.
+    pub failed_plugin: Option<Arc<str>>,
+    /// What the response tells of.
+    pub error: Option<ErrorKind>,
 }
 
 /// How a request has ended.
@@ -180,20 +201,37 @@ impl Exchange {
             ending: Ending::ClientGone,
             sent: 0,
             id: None,
+            log: LogFields::default(),
             undo: Vec::new(),
             planned_before: 0,
         }
     }
 
-    /// The same as `new` in place, so that the buffers of an exchange that is
-    /// over serve the next one.
-    pub fn reset(&mut self, snapshot: Snapshot, request: RequestHead, caps: HeadCaps, started: Instant) {
-        let (mut attributes, mut planned, mut undo) =
-            (std::mem::take(&mut self.attributes), std::mem::take(&mut self.planned), std::mem::take(&mut self.undo));
-        attributes.clear();
-        planned.clear();
-        undo.clear();
-        *self = Self { attributes, planned, undo, ..Self::new(snapshot, request, caps, started) };
+    /// The same as `new` in place: field by field, so that nothing large is
+    /// copied, and the buffers of an exchange that is over serve the next one.
+    pub fn reset(&mut self, snapshot: &Snapshot, request: RequestHead, caps: HeadCaps, started: Instant) {
+        if !Arc::ptr_eq(&self.snapshot, snapshot) {
+            self.snapshot = snapshot.clone();
+        }
+        self.route = usize::MAX;
+        self.request = request;
+        self.response = None;
+        self.answer = None;
+        self.consumer = None;
+        self.attributes.clear();
+        self.planned.clear();
+        self.stage = Stage::Request;
+        self.place = 0;
+        self.added = 0;
+        self.plugin_cpu = std::time::Duration::ZERO;
+        self.caps = caps;
+        self.timing = Timing { started, upstream: 0 };
+        self.ending = Ending::ClientGone;
+        self.sent = 0;
+        self.id = None;
+        self.log = LogFields::default();
+        self.undo.clear();
+        self.planned_before = 0;
     }
 
     /// What stays of an exchange that is over: its buffers.
@@ -283,17 +321,4 @@ impl RequestHead {
     pub fn authority(&self) -> &str {
         self.authority.to_str().unwrap_or_default()
     }
-}
-
-/// The value of a field as one: several lines joined (RFC 9110 section 5.2), a
-/// cookie's by `; ` (RFC 9113 section 8.2.3).
-pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
-    let mut lines = headers.get_all(name).iter();
-    let mut value = lines.next()?.as_bytes().to_vec();
-    let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
-    for line in lines {
-        value.extend_from_slice(separator);
-        value.extend_from_slice(line.as_bytes());
-    }
-    Some(value)
 }

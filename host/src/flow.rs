@@ -4,7 +4,7 @@
 //! there is one. However it goes away, the request is ended exactly once:
 //! logged, counted, and told to the plugins that it has reached.
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use std::{rc::Rc, time::Instant};
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
@@ -14,7 +14,7 @@ use crate::{
     body::{Content, RequestBody, ResponseBody},
     chain,
     config::Route,
-    error::{ErrorKind, GatewayError},
+    error::{ErrorKind, ErrorSource, GatewayError},
     error_response,
     exchange::{Ending, Exchange, HeadCaps, MadeBy, RequestHead, ResponseHead},
     gateway::{Active, Link, Settings},
@@ -25,29 +25,15 @@ use crate::{
 };
 
 pub struct Flow {
-    pub worker: Rc<Worker>,
     pub active: Rc<Active>,
     pub connection: Rc<Connection>,
+    pub settings: Rc<Settings>,
     /// Here but while a plugin has it in hand.
     pub exchange: Option<Box<Exchange>>,
     /// How many places of the chain the request has reached.
     pub reached: usize,
-    /// Place of the plugin that has given an early answer.
+    /// Place of the plugin whose answer, or failure, has ended the way down.
     pub answering: Option<usize>,
-    /// The plugin whose failure the response tells of.
-    pub failed_plugin: Option<Arc<str>>,
-    /// What the response tells of.
-    pub error: Option<ErrorKind>,
-    /// The target that has answered.
-    pub target: Option<Arc<str>>,
-    pub settings: Rc<Settings>,
-    /// The request target as it came, for `intake`.
-    pub uri: Uri,
-    /// What the client accepts: an error may have to be told when the request's
-    /// head has gone upstream.
-    pub accept: Option<HeaderValue>,
-    /// For the access log; not read without one.
-    pub user_agent: Option<HeaderValue>,
     /// Whether the client takes trailers.
     pub trailers: bool,
     /// Whether the connection must end with this response.
@@ -60,8 +46,8 @@ impl Flow {
     /// to log it.
     pub fn begin(connection: Rc<Connection>, request: Request<Incoming>) -> (Self, Incoming) {
         connection.begin();
-        connection.worker.series.in_flight.add(1);
-        let worker = connection.worker.clone();
+        let worker = &connection.worker;
+        worker.series.in_flight.add(1);
         let active = worker.active();
         let settings = active.listener(connection.listener.address).unwrap_or_else(|| connection.settings.clone());
         let (head, incoming) = request.into_parts();
@@ -73,39 +59,40 @@ impl Flow {
             version: head.version,
             scheme: "http",
             authority: HeaderValue::from_static(""),
-            client: connection.client.ip().to_canonical(),
+            client: connection.client_address,
             headers: head.headers,
             target: PathAndQuery::from_static("/"),
             path: None,
             host: None,
         };
         let caps = HeadCaps { bytes: settings.limits.head, fields: settings.limits.fields };
-        let (snapshot, started) = (active.snapshot().clone(), Instant::now());
-        let exchange = match worker.spare_exchange() {
+        let started = Instant::now();
+        let mut exchange = match worker.spare_exchange() {
             Some(mut spare) => {
-                spare.reset(snapshot, request, caps, started);
+                spare.reset(active.snapshot(), request, caps, started);
                 spare
             }
-            None => Box::new(Exchange::new(snapshot, request, caps, started)),
+            None => Box::new(Exchange::new(active.snapshot().clone(), request, caps, started)),
         };
+        exchange.log.uri = head.uri;
+        exchange.log.accept = accept;
+        exchange.log.user_agent = user_agent;
         let flow = Self {
-            worker,
             active,
             connection,
             settings,
-            uri: head.uri,
             exchange: Some(exchange),
             reached: 0,
             answering: None,
-            failed_plugin: None,
-            error: None,
-            target: None,
-            accept,
-            user_agent,
             trailers: false,
             close: false,
         };
         (flow, incoming)
+    }
+
+    /// The worker that all of it happens on.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.connection.worker
     }
 
     /// Place of the route that has matched.
@@ -130,10 +117,12 @@ impl Flow {
         let answer = route.upstream.send(request, host, &config.timeouts);
         let answer = match total {
             None => answer.await,
-            Some(total) => match self.worker.timer.timeout(total.saturating_duration_since(sent), answer).await {
-                Ok(answer) => answer,
-                Err(_) => Err(ErrorKind::TotalTimeout.into()),
-            },
+            Some(total) => {
+                match self.connection.worker.timer.timeout(total.saturating_duration_since(sent), answer).await {
+                    Ok(answer) => answer,
+                    Err(_) => Err(ErrorKind::TotalTimeout.into()),
+                }
+            }
         };
         let took = sent.elapsed().as_nanos() as u64;
         for _ in 0..route.upstream.take_opened() {
@@ -144,23 +133,23 @@ impl Flow {
         let (mut head, body) = response.into_parts();
         headers::strip_response(&mut head.headers);
         exchange.timing.upstream = took;
+        exchange.log.target = Some(body.target().clone());
         exchange.response =
             Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Upstream });
-        self.target = Some(body.target().clone());
-        Ok(Content::upstream(body, self.settings.timeouts.body_idle, total, &self.worker.timer))
+        Ok(Content::upstream(body, self.settings.timeouts.body_idle, total, &self.worker().timer))
     }
 
     /// Makes the response to a failure: the one exit for all of them.
     pub fn fail(&mut self, error: GatewayError) -> Content {
-        self.error = Some(error.kind);
         self.close |= error_response::must_close(error.kind);
+        let worker = self.connection.worker.clone();
         let Some(exchange) = &mut self.exchange else { return Content::Empty };
-        let accept = self.accept.as_ref().map(HeaderValue::as_bytes);
-        let id = exchange.id().to_owned();
-        let route = exchange.snapshot.route_name(exchange.route);
-        let plugin = self.failed_plugin.as_deref().unwrap_or_default();
-        tracing::debug!(id, route, plugin, "request failed: {error}");
-        let (head, body) = error_response::respond(&error, accept, &id).into_parts();
+        exchange.log.error = Some(error.kind);
+        exchange.id();
+        let id = exchange.id.as_deref().unwrap_or_default();
+        report(&worker, exchange, id, &error);
+        let accept = exchange.log.accept.as_ref().map(HeaderValue::as_bytes);
+        let (head, body) = error_response::respond(&error, accept, id).into_parts();
         exchange.response = Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Gateway });
         Content::Whole(body)
     }
@@ -220,29 +209,29 @@ impl Flow {
             _ => None,
         };
         let error = match exchange.ending {
-            Ending::Complete => self.error,
-            Ending::ClientGone => self.error.or(Some(ErrorKind::ClientGone)),
+            Ending::Complete => exchange.log.error,
+            Ending::ClientGone => exchange.log.error.or(Some(ErrorKind::ClientGone)),
             Ending::UpstreamCut => Some(ErrorKind::BadResponse),
             Ending::Stopped(kind) => Some(kind),
         };
-        self.worker.access_log.write(&Line {
-            time_ms: self.worker.shared.clock.now_ms(),
+        self.worker().access_log.write(&Line {
+            time_ms: self.worker().shared.clock.now_ms(),
             id: exchange.id.as_deref(),
             client: head.client,
             method: head.method.as_str(),
             host: head.authority.as_bytes(),
-            path: self.uri.path_and_query().map_or(&b""[..], |target| target.as_str().as_bytes()),
+            path: exchange.log.uri.path_and_query().map_or(&b""[..], |target| target.as_str().as_bytes()),
             version: head.version,
             status: status.as_u16(),
             bytes_sent: exchange.sent,
             duration_ns: took,
-            upstream: self.target.as_deref(),
+            upstream: exchange.log.target.as_deref(),
             upstream_ns: (exchange.timing.upstream > 0).then_some(exchange.timing.upstream),
             route: Some(exchange.snapshot.route_name(exchange.route)).filter(|name| !name.is_empty()),
             consumer: exchange.consumer.as_deref(),
-            answered_by: answered_by.or(self.failed_plugin.as_ref()).map(|name| &**name),
+            answered_by: answered_by.or(exchange.log.failed_plugin.as_ref()).map(|name| &**name),
             error,
-            user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
+            user_agent: exchange.log.user_agent.as_ref().map(HeaderValue::as_bytes),
         });
     }
 
@@ -256,15 +245,19 @@ impl Flow {
             None => error_response::status(ErrorKind::ClientGone),
         };
         self.active.count(exchange.route, status, took);
-        self.worker.series.in_flight.subtract(1);
+        self.worker().series.in_flight.subtract(1);
         if exchange.snapshot.config.access_log {
             self.log(&exchange, status, took);
         }
         if self.reached > 0 && self.active.chain(exchange.route).iter().take(self.reached).any(|link| link.finish) {
-            let (worker, active, reached) = (self.worker.clone(), self.active.clone(), self.reached);
+            let (worker, active, reached) = (self.worker().clone(), self.active.clone(), self.reached);
+            // A client that has gone before there was a response: to the plugins it
+            // reads as it was logged.
+            let nothing = || ResponseHead { status, headers: HeaderMap::new(), made_by: MadeBy::Gateway };
+            exchange.response.get_or_insert_with(nothing);
             tokio::task::spawn_local(chain::finish(worker, active, Some(exchange), reached));
         } else {
-            self.worker.keep_exchange(exchange);
+            self.worker().keep_exchange(exchange);
         }
     }
 }
@@ -276,15 +269,31 @@ impl Drop for Flow {
     }
 }
 
-/// What goes into the Host field.
+/// Logs a failure. What a plugin does wrong its pool has logged already, and what
+/// a client does wrong is in the access log.
+fn report(worker: &Worker, exchange: &Exchange, id: &str, error: &GatewayError) {
+    let route = exchange.snapshot.route_name(exchange.route);
+    if !matches!(error.kind.source(), ErrorSource::Upstream | ErrorSource::Internal) {
+        tracing::debug!(id, route, "request failed: {error}");
+        return;
+    }
+    let (may, dropped) = worker.shared.failure_log.take();
+    if may {
+        tracing::warn!(id, route, dropped, "request failed: {error}");
+    }
+}
+
+/// What goes into the Host field: what is there, unless somebody chose another.
 fn host(exchange: &mut Exchange, route: &Route) -> Host {
-    let authority = match exchange.request.host.take() {
-        Some(host) => host,
-        None if route.preserve_host && !exchange.request.authority.is_empty() => exchange.request.authority.clone(),
-        None => return Host::Target,
-    };
-    exchange.request.headers.insert(header::HOST, authority);
-    Host::Keep
+    let head = &mut exchange.request;
+    match head.host.take() {
+        Some(host) => {
+            head.headers.insert(header::HOST, host);
+            Host::Keep
+        }
+        None if route.preserve_host && !head.authority.is_empty() => Host::Keep,
+        None => Host::Target,
+    }
 }
 
 /// The request as it goes upstream.

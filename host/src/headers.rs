@@ -1,31 +1,42 @@
 //! Header fields that are a proxy's business: those of one connection, of
 //! framing, and of forwarding.
+//!
+//! A request's fields are looked over once, with [`Seen::scan`]; what is done
+//! afterwards costs something only where there is something to do. The order
+//! matters: fields of the client's connection go first, so that Connection can't
+//! name a field that the gateway or a plugin sets later.
 
-use std::net::IpAddr;
-
-use http::{HeaderMap, HeaderName, HeaderValue, Version, header, uri::Authority};
-use ipnet::IpNet;
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 use crate::error::ErrorKind;
 
+mod authority;
+mod forwarded;
+
+pub use authority::{authority, host_of};
+pub use forwarded::{Forwarded, forward};
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What one look over a head has found.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     connection: bool,
-    /// Keep-Alive, Proxy-Connection, TE, Upgrade, Transfer-Encoding or others
-    /// that are named in Connection by nature.
-    hop_by_hop: bool,
-    underscore: bool,
-    forwarded: bool,
+    keep_alive: bool,
+    proxy_connection: bool,
+    te: bool,
+    upgrade: bool,
     expect: bool,
+    /// A name with an underscore.
+    underscore: bool,
+    /// Forwarded or X-Forwarded-*.
+    forwarded: bool,
+    /// Lines of Host.
     pub hosts: usize,
+    /// Lines of Transfer-Encoding.
     pub transfer_encodings: usize,
+    /// Lines of Content-Length.
     pub content_lengths: usize,
 }
 
@@ -33,53 +44,67 @@ impl Seen {
     /// Looks at each name once.
     pub fn scan(headers: &HeaderMap) -> Self {
         let mut seen = Self::default();
+        // Hardly any head has two lines of one field, and counting them takes a
+        // lookup.
+        let repeats = headers.len() > headers.keys_len();
+        let lines = |name| if repeats { headers.get_all(name).iter().count() } else { 1 };
         for name in headers.keys() {
             let text = name.as_str();
-            // The first letter tells most names apart from all of interest.
-            match text.as_bytes().first() {
-                Some(b'c') if *name == header::CONNECTION => seen.connection = true,
-                Some(b'c') if *name == header::CONTENT_LENGTH => {
-                    seen.content_lengths = headers.get_all(name).iter().count();
+            seen.underscore |= has_underscore(text.as_bytes());
+            seen.forwarded |= text.starts_with("x-forwarded-");
+            // By length, which tells most names apart from all of these.
+            match text.len() {
+                2 => seen.te |= text == "te",
+                4 if text == "host" => seen.hosts = lines(name),
+                6 => seen.expect |= text == "expect",
+                7 => seen.upgrade |= text == "upgrade",
+                9 => seen.forwarded |= text == "forwarded",
+                10 => {
+                    seen.connection |= text == "connection";
+                    seen.keep_alive |= text == "keep-alive";
                 }
-                Some(b't') if *name == header::TRANSFER_ENCODING => {
-                    seen.transfer_encodings = headers.get_all(name).iter().count();
-                    seen.hop_by_hop = true;
-                }
-                Some(b't') if *name == header::TE || *name == header::TRAILER => seen.hop_by_hop = true,
-                Some(b'k') if *name == KEEP_ALIVE => seen.hop_by_hop = true,
-                Some(b'p') if *name == PROXY_CONNECTION => seen.hop_by_hop = true,
-                Some(b'u') if *name == header::UPGRADE => seen.hop_by_hop = true,
-                Some(b'e') if *name == header::EXPECT => seen.expect = true,
-                Some(b'h') if *name == header::HOST => seen.hosts = headers.get_all(name).iter().count(),
-                Some(b'f') if *name == header::FORWARDED => seen.forwarded = true,
-                Some(b'x') if text.starts_with("x-forwarded-") => seen.forwarded = true,
+                14 if text == "content-length" => seen.content_lengths = lines(name),
+                16 => seen.proxy_connection |= text == "proxy-connection",
+                17 if text == "transfer-encoding" => seen.transfer_encodings = lines(name),
                 _ => {}
             }
-            seen.underscore |= text.as_bytes().contains(&b'_');
         }
         seen
     }
 }
 
-/// Checks what frames a request (RFC 9112 section 6): one Transfer-Encoding
-/// that is `chunked` alone, and not in HTTP/1.0; or one Content-Length.
-pub fn check_framing(headers: &HeaderMap, seen: &Seen, version: Version) -> Result<(), ErrorKind> {
-    match seen.transfer_encodings {
-        0 => {}
-        1 if version == Version::HTTP_10 => return Err(ErrorKind::BadRequest("Transfer-Encoding in HTTP/1.0")),
-        1 => {
-            let value = headers.get(header::TRANSFER_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
-            if !value.eq_ignore_ascii_case(b"chunked") {
-                return Err(ErrorKind::BadRequest("a Transfer-Encoding other than chunked"));
-            }
-            if seen.content_lengths > 0 {
-                return Err(ErrorKind::BadRequest("Content-Length beside Transfer-Encoding"));
-            }
-        }
-        _ => return Err(ErrorKind::BadRequest("more than one Transfer-Encoding")),
+/// Eight bytes at a time, the last eight perhaps for the second time: names are
+/// too short for a search to pay.
+fn has_underscore(name: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let is_in = |word: &[u8; 8]| {
+        // Makes underscores zero, which borrow from the bit above them.
+        let word = u64::from_ne_bytes(*word) ^ (ONES * u64::from(b'_'));
+        word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
+    };
+    match name.last_chunk() {
+        Some(last) => is_in(last) || name.as_chunks().0.iter().any(is_in),
+        None => name.contains(&b'_'),
     }
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+}
+
+/// Checks what frames a request (RFC 9112 section 6): one Transfer-Encoding
+/// that is `chunked` alone, and not in HTTP/1.0; or one Content-Length. Several
+/// equal ones are left to [`strip_request`].
+pub fn check_framing(headers: &HeaderMap, seen: &Seen, version: Version) -> Result<(), ErrorKind> {
+    if seen.transfer_encodings > 0 {
+        if version < Version::HTTP_11 {
+            return Err(ErrorKind::BadRequest("Transfer-Encoding in HTTP/1.0"));
+        }
+        if seen.content_lengths > 0 {
+            return Err(ErrorKind::BadRequest("Content-Length beside Transfer-Encoding"));
+        }
+        if !is_chunked(headers) {
+            return Err(ErrorKind::BadRequest("a Transfer-Encoding other than chunked"));
+        }
+    }
     if seen.content_lengths > 1 {
+        let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
         let first = lengths.next();
         if lengths.any(|other| Some(other) != first) {
             return Err(ErrorKind::BadRequest("Content-Lengths that differ"));
@@ -88,233 +113,145 @@ pub fn check_framing(headers: &HeaderMap, seen: &Seen, version: Version) -> Resu
     Ok(())
 }
 
+/// Whether Transfer-Encoding is one line that says `chunked` and nothing else.
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let first = lines.next().is_some_and(|line| line.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    first && lines.next().is_none()
+}
+
 /// Takes the fields of the client's connection off a request (RFC 9110 section
-/// 7.6.1), before anybody sets a field that they could name. Tells whether the
-/// client takes trailers.
+/// 7.6.1), before anybody sets a field that they could name, and Expect, which
+/// is answered here. Tells whether the client takes trailers.
+///
+/// `proxy-authorization` stays: this is no forward proxy, so whoever asks for it
+/// is behind.
 pub fn strip_request(headers: &mut HeaderMap, seen: &Seen) -> bool {
+    let trailers = seen.te && takes_trailers(headers);
     if seen.expect {
         headers.remove(header::EXPECT);
+    }
+    strip(headers, seen);
+    trailers
+}
+
+/// Takes the fields of the upstream's connection off a response, whose framing
+/// `upstream` has checked. `trailer` stays: by it hyper knows which trailers to
+/// send on.
+pub fn strip_response(headers: &mut HeaderMap) {
+    let seen = Seen::scan(headers);
+    strip(headers, &seen);
+}
+
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(header::TE).iter().flat_map(elements).any(|coding| {
+        let coding = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+        coding.trim_ascii().eq_ignore_ascii_case(b"trailers")
+    })
+}
+
+fn strip(headers: &mut HeaderMap, seen: &Seen) {
+    if seen.connection {
+        strip_nominated(headers);
+        headers.remove(header::CONNECTION);
+    }
+    if seen.keep_alive {
+        headers.remove(KEEP_ALIVE);
+    }
+    if seen.proxy_connection {
+        headers.remove(PROXY_CONNECTION);
+    }
+    if seen.te {
+        headers.remove(header::TE);
+    }
+    if seen.upgrade {
+        headers.remove(header::UPGRADE);
+    }
+    if seen.transfer_encodings > 0 {
+        headers.remove(header::TRANSFER_ENCODING);
     }
     if seen.content_lengths > 1
         && let Some(length) = headers.remove(header::CONTENT_LENGTH)
     {
         headers.insert(header::CONTENT_LENGTH, length);
     }
-    let trailers = seen.hop_by_hop && takes_trailers(headers);
-    strip(headers, seen.connection, seen.hop_by_hop);
-    trailers
 }
 
-/// Takes the fields of the upstream's connection off a response. `trailer`
-/// stays: by it hyper knows which trailers to send on.
-pub fn strip_response(headers: &mut HeaderMap) {
-    let seen = Seen::scan(headers);
-    strip(headers, seen.connection, seen.hop_by_hop);
-}
-
-fn takes_trailers(headers: &HeaderMap) -> bool {
-    headers.get_all(header::TE).iter().any(|value| {
-        value.as_bytes().split(|byte| *byte == b',').any(|coding| {
-            let coding = coding.split(|byte| *byte == b';').next().unwrap_or_default();
-            coding.trim_ascii().eq_ignore_ascii_case(b"trailers")
-        })
-    })
-}
-
-fn strip(headers: &mut HeaderMap, connection: bool, hop_by_hop: bool) {
-    if connection {
-        let nominated: Vec<HeaderName> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-            .filter(|name| !is_end_to_end(name))
-            .collect();
-        for name in nominated {
-            headers.remove(name);
-        }
-        headers.remove(header::CONNECTION);
-    }
-    if hop_by_hop {
-        for name in [KEEP_ALIVE, PROXY_CONNECTION, header::TE, header::UPGRADE, header::TRANSFER_ENCODING] {
-            headers.remove(name);
-        }
+/// Takes away what Connection names.
+fn strip_nominated(headers: &mut HeaderMap) {
+    // Names no field, or one that goes anyway: as a rule there is nothing else.
+    let is_usual = |option: &[u8]| {
+        [&b"keep-alive"[..], b"close", b"te", b"upgrade"].iter().any(|usual| option.eq_ignore_ascii_case(usual))
+    };
+    let nominated: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter(|line| !is_usual(line.as_bytes()))
+        .flat_map(elements)
+        .filter(|option| !is_usual(option))
+        .filter_map(|option| HeaderName::from_bytes(option).ok())
+        .filter(|name| !is_end_to_end(name))
+        .collect();
+    for name in nominated {
+        headers.remove(name);
     }
 }
 
-/// Fields that no connection option may take away: what frames a message or
-/// says whom it is for is the gateway's to decide.
+/// Fields that no connection option may take away (RFC 9110 section 7.6.1 at its
+/// end): what frames or describes the content, whom it is for, and what a proxy
+/// in front says of the client, who could otherwise pass for that proxy.
 fn is_end_to_end(name: &HeaderName) -> bool {
-    *name == header::HOST || *name == header::CONTENT_LENGTH || *name == header::CONTENT_TYPE
+    use header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, FORWARDED, HOST};
+    [HOST, CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, CACHE_CONTROL, FORWARDED].contains(name)
+        || name.as_str().starts_with("x-forwarded-")
+}
+
+/// The elements of a list in a field's value (RFC 9110 section 5.6.1).
+fn elements(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// Takes fields away whose name an upstream could take for another one.
 pub fn drop_underscores(headers: &mut HeaderMap, seen: &Seen) {
     if seen.underscore {
-        let names: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
-        for name in names {
-            headers.remove(name);
-        }
+        remove_where(headers, |name| name.contains('_'));
     }
 }
 
-/// Whom a request is for and from.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Forwarded {
-    pub client: IpAddr,
-    pub scheme: &'static str,
-}
-
-/// Reads what a proxy in front says, if it is trusted, and writes what the
-/// upstream is to believe: the whole way in X-Forwarded-For if all of it is
-/// trusted, else the client's own address alone.
-pub fn forward(
-    headers: &mut HeaderMap,
-    seen: &Seen,
-    client: IpAddr,
-    client_text: &HeaderValue,
-    authority: &HeaderValue,
-    trusted: &[IpNet],
-) -> Forwarded {
-    let mut forwarded = Forwarded { client, scheme: "http" };
-    let mut host = None;
-    let is_trusted = |address: IpAddr| trusted.iter().any(|net| net.contains(&address));
-    let mut way = None;
-    if seen.forwarded {
-        if is_trusted(client) {
-            way = way_of(headers);
-            forwarded.client = walk(way.as_deref(), client, is_trusted);
-            if single(headers, &X_FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
-            {
-                forwarded.scheme = "https";
-            }
-            host = single(headers, &X_FORWARDED_HOST).filter(|host| is_authority(host)).cloned();
-        } else {
-            headers.remove(header::FORWARDED);
-            let theirs: Vec<HeaderName> =
-                headers.keys().filter(|name| name.as_str().starts_with("x-forwarded-")).cloned().collect();
-            for name in theirs {
-                headers.remove(name);
-            }
-        }
+fn remove_where(headers: &mut HeaderMap, is_wanted: impl Fn(&str) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_wanted(name.as_str())).cloned().collect();
+    for name in names {
+        headers.remove(name);
     }
-    let way = match way {
-        Some(mut way) => {
-            way.extend_from_slice(b", ");
-            way.extend_from_slice(client_text.as_bytes());
-            HeaderValue::from_maybe_shared(bytes::Bytes::from(way)).unwrap_or_else(|_| client_text.clone())
-        }
-        None => client_text.clone(),
-    };
-    headers.insert(X_FORWARDED_FOR, way);
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(forwarded.scheme));
-    let host = host.unwrap_or_else(|| authority.clone());
-    if !host.is_empty() {
-        headers.insert(X_FORWARDED_HOST, host);
-    }
-    forwarded
 }
 
-/// All lines of X-Forwarded-For as one.
-fn way_of(headers: &HeaderMap) -> Option<Vec<u8>> {
-    crate::exchange::joined(headers, &X_FORWARDED_FOR).filter(|way| !way.trim_ascii().is_empty())
+/// What stands between the lines of a field that is read as one (RFC 9110
+/// section 5.2); between a cookie's it is `; ` (RFC 9113 section 8.2.3).
+fn separator(name: &HeaderName) -> &'static [u8] {
+    if *name == header::COOKIE { b"; " } else { b", " }
 }
 
-/// The address that the last trusted proxy has seen: from the right, the first
-/// that is not trusted. What is no address ends the walk.
-fn walk(way: Option<&[u8]>, client: IpAddr, is_trusted: impl Fn(IpAddr) -> bool) -> IpAddr {
-    let mut known = client;
-    for hop in way.unwrap_or_default().rsplit(|byte| *byte == b',') {
-        let Some(address) = address(hop.trim_ascii()) else { break };
-        known = address;
-        if !is_trusted(address) {
-            break;
-        }
-    }
-    known
-}
-
-/// An address as proxies write it: bare, or with a port.
-fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    let bare = text.parse::<IpAddr>().ok();
-    let with_port = || text.parse::<std::net::SocketAddr>().ok().map(|address| address.ip());
-    let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<IpAddr>().ok();
-    bare.or_else(with_port).or_else(in_brackets).map(|address| address.to_canonical())
-}
-
-/// The only line of a field; several are nobody's word.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+/// The value of a field as one.
+pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
     let mut lines = headers.get_all(name).iter();
-    lines.next().filter(|_| lines.next().is_none())
-}
-
-fn is_authority(value: &HeaderValue) -> bool {
-    check_authority(value.as_bytes()).is_ok()
-}
-
-/// The authority that a request is for: the target's if it has one (RFC 9112
-/// section 3.2.2), else Host. Lower case; empty where HTTP/1.0 names none.
-pub fn authority(
-    target: Option<&Authority>,
-    headers: &HeaderMap,
-    seen: &Seen,
-    version: Version,
-) -> Result<HeaderValue, ErrorKind> {
-    let value = match (seen.hosts, headers.get(header::HOST)) {
-        (0, _) if version == Version::HTTP_10 || target.is_some() => HeaderValue::from_static(""),
-        (0, _) | (_, None) => return Err(ErrorKind::BadRequest("no Host")),
-        (1, Some(host)) => host.clone(),
-        _ => return Err(ErrorKind::BadRequest("more than one Host")),
-    };
-    if seen.hosts == 1 {
-        check_authority(value.as_bytes())?;
+    let mut value = lines.next()?.as_bytes().to_vec();
+    for line in lines {
+        value.extend_from_slice(separator(name));
+        value.extend_from_slice(line.as_bytes());
     }
-    let value = match target {
-        Some(authority) => {
-            check_authority(authority.as_str().as_bytes())?;
-            HeaderValue::from_str(authority.as_str()).map_err(|_| ErrorKind::BadRequest("an invalid authority"))?
-        }
-        None => value,
-    };
-    if !value.as_bytes().iter().any(u8::is_ascii_uppercase) {
-        return Ok(value);
-    }
-    HeaderValue::from_bytes(&value.as_bytes().to_ascii_lowercase())
-        .map_err(|_| ErrorKind::BadRequest("an invalid authority"))
+    Some(value)
 }
 
-/// `host` or `host:port` (RFC 3986 section 3.2 without userinfo).
-fn check_authority(authority: &[u8]) -> Result<(), ErrorKind> {
-    const WRONG: ErrorKind = ErrorKind::BadRequest("an invalid Host");
-    let (host, port) = split_port(authority);
-    if let Some(port) = port
-        && (port.len() > 5 || !port.iter().all(u8::is_ascii_digit) || port_number(port) > 65535)
-    {
-        return Err(WRONG);
-    }
-    if let Some(address) = host.strip_prefix(b"[") {
-        let address = address.strip_suffix(b"]").and_then(|address| std::str::from_utf8(address).ok()).ok_or(WRONG)?;
-        return address.parse::<std::net::Ipv6Addr>().map(drop).map_err(|_| WRONG);
-    }
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    if host.is_empty() || !host.iter().all(is_name) { Err(WRONG) } else { Ok(()) }
+/// Whether a field is there and its value as one is this. Allocates nothing.
+pub fn is_joined(headers: &HeaderMap, name: &HeaderName, value: &[u8]) -> bool {
+    let mut lines = headers.get_all(name).iter();
+    let Some(first) = lines.next() else { return false };
+    let rest = lines.try_fold(value.strip_prefix(first.as_bytes()), |rest, line| {
+        let rest = rest?.strip_prefix(separator(name))?;
+        Some(rest.strip_prefix(line.as_bytes()))
+    });
+    rest.flatten().is_some_and(<[u8]>::is_empty)
 }
 
-fn port_number(digits: &[u8]) -> u32 {
-    digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
-}
-
-/// Host and port of an authority; an IPv6 address keeps its brackets.
-fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let from = authority.iter().rposition(|byte| *byte == b']').map_or(0, |end| end + 1);
-    match authority[from..].iter().position(|byte| *byte == b':') {
-        Some(colon) => (&authority[..from + colon], Some(&authority[from + colon + 1..])),
-        None => (authority, None),
-    }
-}
-
-/// The host of a checked authority, for the router.
-pub fn host_of(authority: &HeaderValue) -> &str {
-    std::str::from_utf8(split_port(authority.as_bytes()).0).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ pub struct Identity {
 type Identical = std::hash::BuildHasherDefault<Unhashed>;
 
 #[derive(Default)]
-pub struct Unhashed(u64);
+struct Unhashed(u64);
 
 impl std::hash::Hasher for Unhashed {
     fn write(&mut self, bytes: &[u8]) {
@@ -73,3 +73,6 @@ impl Identity {
         self.consumers.get(*self.by_name.get(name)? as usize)
     }
 }
+
+#[cfg(test)]
+mod tests;

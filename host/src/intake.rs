@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-use http::{Method, Uri, uri::PathAndQuery};
+use http::{Method, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 
 use crate::{
     body::RequestBody,
     config::UnderscoreHeaders,
     error::{ErrorKind, GatewayError},
-    exchange::RequestHead,
+    exchange::{Exchange, LogFields, RequestHead},
     flow::Flow,
     headers::{self, Seen},
     path,
@@ -21,18 +21,22 @@ use crate::{
 pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
     let settings = flow.settings.clone();
     let Some(exchange) = &mut flow.exchange else { return Err(ErrorKind::Internal.into()) };
-    let head = &mut exchange.request;
+    let Exchange { request: head, log: LogFields { uri, .. }, .. } = &mut **exchange;
     if head.method == Method::CONNECT || head.method == Method::TRACE {
         return Err(ErrorKind::MethodRefused.into());
     }
     let seen = Seen::scan(&head.headers);
     headers::check_framing(&head.headers, &seen, head.version)?;
-    head.authority = headers::authority(flow.uri.authority(), &head.headers, &seen, head.version)?;
+    head.authority = headers::authority(uri.authority(), &head.headers, &seen, head.version)?;
+    if uri.authority().is_some() {
+        // The target wins, so nobody behind is to read another Host.
+        head.headers.insert(header::HOST, head.authority.clone());
+    }
     flow.trailers = headers::strip_request(&mut head.headers, &seen);
     if settings.underscore_headers == UnderscoreHeaders::Drop {
         headers::drop_underscores(&mut head.headers, &seen);
     }
-    read_target(head, &flow.uri, settings.limits.target)?;
+    read_target(head, uri, settings.limits.target)?;
     let client: IpAddr = head.client;
     let forwarded = headers::forward(
         &mut head.headers,
@@ -117,5 +121,5 @@ pub fn limit_body(flow: &Flow, incoming: Incoming) -> Result<RequestBody, Gatewa
     let exchange = flow.exchange.as_ref();
     let route = exchange.and_then(|exchange| exchange.snapshot.config.routes.get(exchange.route));
     let max = route.and_then(|route| route.max_body);
-    Ok(RequestBody::new(incoming, max, flow.settings.timeouts.body_idle, &flow.worker.timer)?)
+    Ok(RequestBody::new(incoming, max, flow.settings.timeouts.body_idle, &flow.worker().timer)?)
 }

@@ -7,6 +7,8 @@ use std::{
     env,
     fmt::{self, Write},
     io::{self, IsTerminal},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
 };
 
 use tracing::{
@@ -20,6 +22,37 @@ use tracing_subscriber::{
 };
 
 use crate::clock::{Clock, Timestamp};
+
+/// Keeps a source of log lines from filling the disk: so many in a second, and
+/// what was dropped is counted.
+#[derive(Debug)]
+pub struct Budget {
+    started: Instant,
+    second: AtomicU64,
+    lines: AtomicU64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { started: Instant::now(), second: AtomicU64::new(0), lines: AtomicU64::new(0) }
+    }
+}
+
+impl Budget {
+    /// Lines in a second.
+    const LINES: u64 = 100;
+
+    /// Whether this second has room for one more line, and how many the last
+    /// one had no room for, told once.
+    pub fn take(&self) -> (bool, u64) {
+        let second = self.started.elapsed().as_secs() + 1;
+        let mut dropped = 0;
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            dropped = self.lines.swap(0, Ordering::Relaxed).saturating_sub(Self::LINES);
+        }
+        (self.lines.fetch_add(1, Ordering::Relaxed) < Self::LINES, dropped)
+    }
+}
 
 /// Sets up logging for the whole process; called once, first of all. Coloured if
 /// stderr is a terminal and `NO_COLOR` is not set.

@@ -5,16 +5,9 @@
 //! can be instantiated, `host` is what a guest may call, `store` are the limits
 //! of one instance, `instance` runs a hook, `pool` keeps a worker's instances.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
-};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
-use crate::{clock::Clock, error_response, exchange::Exchange, metrics::Instances, state::Space};
+use crate::{clock::Clock, error_response, exchange::Exchange, logging::Budget, metrics::Instances, state::Space};
 
 pub mod bindings;
 pub mod cache;
@@ -31,8 +24,6 @@ pub use instance::Hook;
 pub use module::{Plugin, Plugins, Use};
 pub use pool::Pool;
 
-/// Lines that one plugin may log in a second.
-const LOG_LINES: u64 = 100;
 /// Longest logged message, in bytes.
 const LOG_MESSAGE: usize = 8 << 10;
 
@@ -64,8 +55,7 @@ pub struct ModuleContext {
     pub head_limit: usize,
     /// Instances alive now, on all workers.
     pub instances: Arc<Instances>,
-    log_second: AtomicU64,
-    log_lines: AtomicU64,
+    log_budget: Budget,
 }
 
 impl ModuleContext {
@@ -82,8 +72,12 @@ impl ModuleContext {
             return;
         }
         let message = &message[..message.floor_char_boundary(LOG_MESSAGE)];
-        let (route, id) = match &exchange {
+        let (route, id) = match exchange {
             Some(exchange) => {
+                // What is wrong with a request has to be found by its id.
+                if level <= tracing::Level::WARN {
+                    exchange.id();
+                }
                 (exchange.snapshot.route_name(exchange.route), exchange.id.as_deref().unwrap_or_default())
             }
             None => ("", ""),
@@ -99,17 +93,13 @@ impl ModuleContext {
         }
     }
 
-    /// Whether this second has room for one more line. The first line that has
-    /// none says so.
+    /// Whether this second has room for one more line.
     pub fn may_log(&self) -> bool {
-        let second = self.started.elapsed().as_secs() + 1;
-        if self.log_second.swap(second, Ordering::Relaxed) != second {
-            let dropped = self.log_lines.swap(0, Ordering::Relaxed).saturating_sub(LOG_LINES);
-            if dropped > 0 {
-                tracing::warn!(plugin = &*self.name, dropped, "the plugin logs too much: lines dropped");
-            }
+        let (may, dropped) = self.log_budget.take();
+        if dropped > 0 {
+            tracing::warn!(plugin = &*self.name, dropped, "the plugin logs too much: lines dropped");
         }
-        self.log_lines.fetch_add(1, Ordering::Relaxed) < LOG_LINES
+        may
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     clock::Clock,
     config::{self, ConfigErrors},
     gateway::Gateway,
+    logging::Budget,
     metrics::Metrics,
     plugin::{EngineOptions, PluginEngine, Plugins},
     reload::{Controller, Event, watch::Watcher},
@@ -80,6 +81,7 @@ pub fn run(run: &Run) -> Result<(), Failure> {
     let shared = Arc::new(Shared {
         serving: AtomicU64::new(1),
         access_log: Writer::start(&metrics)?,
+        failure_log: Budget::default(),
         admin: Arc::new(AdminState::new(metrics.clone())),
         metrics: metrics.clone(),
         state,

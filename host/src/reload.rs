@@ -284,7 +284,7 @@ impl Controller {
         let mut files = vec![self.path.clone()];
         // What a refused configuration names is watched as well: the missing
         // module may come yet.
-        let wanted = config::load(&self.path).ok();
+        let wanted = self.refused.as_ref().and_then(|_| config::load(&self.path).ok());
         for config in [Some(&self.serving.config), wanted.as_ref()].into_iter().flatten() {
             files.extend(config.modules.iter().map(|module| module.path.clone()));
         }

@@ -7,18 +7,21 @@
 //! best is tried when a route's other conditions do not hold, so a less specific
 //! host serves what a more specific one has no route for.
 //!
-//! Hosts, exact paths and prefixes are found by hashing, so ten thousand routes
-//! cost hardly more than one.
+//! Hosts, exact paths, templates and prefixes are found by hashing, so ten
+//! thousand routes cost hardly more than one; and no more is hashed than the
+//! longest pattern could need, however long a host or path a client sends.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::collections::HashMap;
 
 use http::{HeaderMap, Method};
-use percent_encoding::percent_decode_str;
 
-use crate::{
-    config::{HostPattern, Match, PathPattern, Route, Segment},
-    exchange::joined,
-};
+use crate::config::{HostPattern, Match, PathPattern, Route, Segment};
+
+mod candidate;
+mod template;
+
+use candidate::Candidates;
+use template::Templates;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -28,30 +31,19 @@ pub struct Router {
     hosts: Map<String, Paths>,
     /// By what follows `*.`.
     wildcards: Map<String, Paths>,
+    /// The longest of these, in bytes.
+    longest_wildcard: usize,
     any_host: Paths,
 }
 
 /// The routes of one host pattern.
 #[derive(Default)]
 struct Paths {
-    exact: Map<String, Vec<Candidate>>,
-    /// By number of segments, those with more literals first.
-    templates: Map<usize, Vec<(Vec<Segment>, Vec<Candidate>)>>,
-    prefixes: Map<String, Vec<Candidate>>,
+    exact: Map<String, Candidates>,
+    templates: Templates,
+    prefixes: Map<String, Candidates>,
     /// The longest prefix, in bytes.
-    longest: usize,
-}
-
-/// A route among those with the same host and path, best first.
-struct Candidate {
-    route: usize,
-    conditions: Option<Box<Conditions>>,
-}
-
-struct Conditions {
-    methods: Vec<Method>,
-    headers: Vec<(http::HeaderName, String)>,
-    query: Vec<(String, String)>,
+    longest_prefix: usize,
 }
 
 /// What a request is matched by.
@@ -75,7 +67,10 @@ impl Router {
             for host in &matches.hosts {
                 let paths = match host {
                     HostPattern::Exact(name) => router.hosts.entry(name.clone()).or_default(),
-                    HostPattern::Wildcard(domain) => router.wildcards.entry(domain.clone()).or_default(),
+                    HostPattern::Wildcard(domain) => {
+                        router.longest_wildcard = router.longest_wildcard.max(domain.len());
+                        router.wildcards.entry(domain.clone()).or_default()
+                    }
                 };
                 paths.add(route, matches);
             }
@@ -86,91 +81,62 @@ impl Router {
         router
     }
 
-    /// Place of the best route for a request.
+    /// Place of the best route for a request. Allocates nothing.
     pub fn find(&self, asked: &Asked<'_>) -> Option<usize> {
         if !self.hosts.is_empty()
             && let Some(route) = self.hosts.get(asked.host).and_then(|paths| paths.find(asked))
         {
             return Some(route);
         }
-        if !self.wildcards.is_empty() {
-            let mut rest = asked.host;
-            // Longest first: the labels go away from the left.
-            while let Some((_, domain)) = rest.split_once('.') {
-                if let Some(route) = self.wildcards.get(domain).and_then(|paths| paths.find(asked)) {
-                    return Some(route);
-                }
-                rest = domain;
-            }
+        self.find_wildcard(asked).or_else(|| self.any_host.find(asked))
+    }
+
+    /// Tries what follows each dot, longest first.
+    fn find_wildcard(&self, asked: &Asked<'_>) -> Option<usize> {
+        if self.wildcards.is_empty() {
+            return None;
         }
-        self.any_host.find(asked)
+        // From the last dot on that leaves no more than the longest of them.
+        let skipped = asked.host.len().saturating_sub(self.longest_wildcard + 1);
+        let mut rest = asked.host.get(skipped..)?;
+        while let Some((_, domain)) = rest.split_once('.') {
+            if let Some(route) = self.wildcards.get(domain).and_then(|paths| paths.find(asked)) {
+                return Some(route);
+            }
+            rest = domain;
+        }
+        None
     }
 }
 
 impl Paths {
     fn add(&mut self, route: usize, matches: &Match) {
-        let conditions = (!matches.methods.is_empty() || !matches.headers.is_empty() || !matches.query.is_empty())
-            .then(|| {
-                Box::new(Conditions {
-                    methods: matches.methods.clone(),
-                    headers: matches.headers.clone(),
-                    query: matches.query.clone(),
-                })
-            });
-        let candidate = Candidate { route, conditions };
-        match &matches.path {
+        let candidates = match &matches.path {
             PathPattern::Prefix(prefix) => {
-                self.longest = self.longest.max(prefix.len());
-                self.prefixes.entry(prefix.clone()).or_default().push(candidate);
+                self.longest_prefix = self.longest_prefix.max(prefix.len());
+                self.prefixes.entry(prefix.clone()).or_default()
             }
             PathPattern::Template(segments) => match literal_path(segments) {
-                Some(path) => self.exact.entry(path).or_default().push(candidate),
-                None => {
-                    let shapes = self.templates.entry(segments.len()).or_default();
-                    match shapes.iter_mut().find(|(shape, _)| same_shape(shape, segments)) {
-                        Some((_, candidates)) => candidates.push(candidate),
-                        None => shapes.push((segments.clone(), vec![candidate])),
-                    }
-                }
+                Some(path) => self.exact.entry(path).or_default(),
+                None => self.templates.entry(segments),
             },
-        }
+        };
+        candidates.add(route, matches);
     }
 
     fn sort(&mut self) {
-        let by_precedence = |candidates: &mut Vec<Candidate>| candidates.sort_by_key(Candidate::rank);
-        self.exact.values_mut().for_each(by_precedence);
-        self.prefixes.values_mut().for_each(by_precedence);
-        for shapes in self.templates.values_mut() {
-            // Among as many literals, those further to the front count more.
-            shapes.sort_by_key(|(shape, _)| {
-                let literal: Vec<bool> = shape.iter().map(|segment| matches!(segment, Segment::Parameter(_))).collect();
-                (literal.iter().filter(|parameter| **parameter).count(), literal)
-            });
-            shapes.iter_mut().for_each(|(_, candidates)| by_precedence(candidates));
-        }
+        self.exact.values_mut().for_each(Candidates::sort);
+        self.templates.sort();
+        self.prefixes.values_mut().for_each(Candidates::sort);
     }
 
     fn find(&self, asked: &Asked<'_>) -> Option<usize> {
         if !self.exact.is_empty()
-            && let Some(route) = first(self.exact.get(asked.path), asked)
+            && let Some(route) = self.exact.get(asked.path).and_then(|candidates| candidates.first(asked))
         {
             return Some(route);
         }
-        if !self.templates.is_empty()
-            && let Some(route) = self.find_template(asked)
-        {
-            return Some(route);
-        }
-        self.find_prefix(asked)
-    }
-
-    fn find_template(&self, asked: &Asked<'_>) -> Option<usize> {
-        let segments = asked.path.split('/').skip(1);
-        let shapes = self.templates.get(&segments.clone().count())?;
-        shapes
-            .iter()
-            .filter(|(shape, _)| shape.iter().zip(segments.clone()).all(|(segment, part)| segment.matches(part)))
-            .find_map(|(_, candidates)| first(Some(candidates), asked))
+        self.templates.find(asked).or_else(|| self.find_prefix(asked))
     }
 
     /// Tries the path cut at each slash, longest first.
@@ -179,57 +145,21 @@ impl Paths {
             return None;
         }
         let path = asked.path;
-        if path.len() <= self.longest
-            && let Some(route) = first(self.prefixes.get(path), asked)
+        let at = |end: usize| self.prefixes.get(path.get(..end)?)?.first(asked);
+        if path.len() <= self.longest_prefix
+            && let Some(route) = at(path.len())
         {
             return Some(route);
         }
-        let bytes = path.as_bytes();
-        let mut end = (self.longest + 1).min(path.len());
-        while let Some(slash) = bytes[..end].iter().rposition(|byte| *byte == b'/') {
-            if let Some(route) = first(self.prefixes.get(&path[..slash]), asked) {
+        let mut end = path.len().min(self.longest_prefix + 1);
+        while let Some(slash) = path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/') {
+            if let Some(route) = at(slash) {
                 return Some(route);
             }
             end = slash;
         }
         None
     }
-}
-
-impl Candidate {
-    /// Less is better.
-    fn rank(&self) -> Reverse<(bool, usize, usize)> {
-        Reverse(self.conditions.as_ref().map_or((false, 0, 0), |conditions| {
-            (!conditions.methods.is_empty(), conditions.headers.len(), conditions.query.len())
-        }))
-    }
-
-    fn holds(&self, asked: &Asked<'_>) -> bool {
-        self.conditions.as_ref().is_none_or(|conditions| conditions.hold(asked))
-    }
-}
-
-impl Conditions {
-    fn hold(&self, asked: &Asked<'_>) -> bool {
-        (self.methods.is_empty() || self.methods.contains(asked.method))
-            && self.headers.iter().all(|(name, value)| {
-                joined(asked.headers, name).is_some_and(|joined| joined.as_slice() == value.as_bytes())
-            })
-            && self.query.iter().all(|(name, value)| has_parameter(asked.query, name, value))
-    }
-}
-
-impl Segment {
-    fn matches(&self, part: &str) -> bool {
-        match self {
-            Segment::Literal(literal) => literal == part,
-            Segment::Parameter(_) => !part.is_empty(),
-        }
-    }
-}
-
-fn first(candidates: Option<&Vec<Candidate>>, asked: &Asked<'_>) -> Option<usize> {
-    candidates?.iter().find(|candidate| candidate.holds(asked)).map(|candidate| candidate.route)
 }
 
 /// The path of a template without parameters.
@@ -243,25 +173,5 @@ fn literal_path(segments: &[Segment]) -> Option<String> {
     Some(path)
 }
 
-/// Whether two templates match the same paths.
-fn same_shape(one: &[Segment], other: &[Segment]) -> bool {
-    one.len() == other.len()
-        && one.iter().zip(other).all(|pair| match pair {
-            (Segment::Literal(one), Segment::Literal(other)) => one == other,
-            (Segment::Parameter(_), Segment::Parameter(_)) => true,
-            _ => false,
-        })
-}
-
-/// Whether any parameter of that name has that value, both decoded.
-fn has_parameter(query: Option<&str>, name: &str, value: &str) -> bool {
-    query.unwrap_or_default().split('&').any(|pair| {
-        let (key, given) = pair.split_once('=').unwrap_or((pair, ""));
-        is_decoded(key, name) && is_decoded(given, value)
-    })
-}
-
-/// Compares byte by byte, without allocating.
-fn is_decoded(encoded: &str, plain: &str) -> bool {
-    percent_decode_str(encoded).eq(plain.bytes())
-}
+#[cfg(test)]
+mod tests;

@@ -9,13 +9,13 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     rc::Rc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{net, sync::Notify};
 
-use crate::worker::Worker;
+use crate::{gateway::Settings, worker::Worker};
 
 mod connection;
 
@@ -73,9 +73,11 @@ pub struct Listener {
     /// As configured, by which the serving configuration is asked for its
     /// settings.
     pub address: SocketAddr,
-    closing: Cell<bool>,
-    /// How long its connections have once it closes.
-    drain: Cell<Duration>,
+    /// What holds for a connection that comes when the configuration that
+    /// serves has just left the address out.
+    settings: Rc<Settings>,
+    /// Until when its connections may go on, once it closes.
+    closing: Cell<Option<Instant>>,
     close: Notify,
     /// Tells each connection of the closing.
     connections: RefCell<slab::Slab<Rc<connection::Closer>>>,
@@ -83,10 +85,11 @@ pub struct Listener {
 
 impl Listeners {
     pub fn open(&mut self, worker: &Rc<Worker>, address: SocketAddr, socket: TcpListener) {
+        let Some(settings) = worker.active().listener(address) else { return };
         let listener = Rc::new(Listener {
             address,
-            closing: Cell::new(false),
-            drain: Cell::new(Duration::ZERO),
+            settings,
+            closing: Cell::new(None),
             close: Notify::new(),
             connections: RefCell::default(),
         });
@@ -115,11 +118,11 @@ impl Listeners {
 
 impl Listener {
     fn shut(&self, drain: Duration) {
-        self.drain.set(drain);
-        self.closing.set(true);
+        let until = Instant::now() + drain;
+        self.closing.set(Some(until));
         self.close.notify_one();
         for (_, connection) in self.connections.borrow().iter() {
-            connection.close();
+            connection.close(until);
         }
     }
 

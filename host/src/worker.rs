@@ -28,6 +28,7 @@ use crate::{
     clock::Clock,
     exchange::Exchange,
     gateway::{Active, Gateway},
+    logging::Budget,
     metrics::{Metrics, WorkerSeries},
     plugin::{PluginEngine, Pool, engine::CallGauge, instance::CallError},
     server,
@@ -53,6 +54,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     pub targets: Arc<upstream::Targets>,
     pub access_log: Writer,
+    /// For failures that are not a client's.
+    pub failure_log: Budget,
     pub admin: Arc<AdminState>,
     /// What plugins have stored.
     pub state: Arc<State>,
@@ -89,6 +92,8 @@ pub struct Worker {
     active: RefCell<Rc<Active>>,
     prepared: RefCell<Option<Rc<Active>>>,
     pools: RefCell<HashMap<u64, Rc<Pool>>>,
+    // Boxed, because they go in and out at every request.
+    #[allow(clippy::vec_box)]
     spare: RefCell<Vec<Box<Exchange>>>,
     /// Connections and requests that have not ended.
     open: Cell<usize>,
@@ -154,6 +159,14 @@ impl Worker {
         drop(self.active());
         *self.prepared.borrow_mut() = Some(Rc::new(active));
         Ok(())
+    }
+
+    /// Forgets what was prepared and is not to serve.
+    fn discard(&self) {
+        // If this worker's part never stood, what is there is from the time
+        // before: it serves, and no request has noticed yet.
+        drop(self.active());
+        drop(self.prepared.borrow_mut().take());
     }
 
     /// Lets go of what is not used: instances and connections that were idle
@@ -230,7 +243,7 @@ pub fn run(
                         let _ = ready.send(outcome.map_err(|error| format!("{} failed: {error}", error.during)));
                     });
                 }
-                Command::Discard => drop(worker.prepared.borrow_mut().take()),
+                Command::Discard => worker.discard(),
                 Command::Listen(address, socket) => listeners.open(&worker, address, socket),
                 Command::Close(address, drain) => listeners.close(address, drain),
                 Command::Drain(deadline) => {

@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -23,7 +23,7 @@ use super::{
     instance::Instance,
     store::InstanceState,
 };
-use crate::{builtins, clock::Clock, config::PluginLimits, metrics::Metrics, state::State};
+use crate::{builtins, clock::Clock, config::PluginLimits, logging::Budget, metrics::Metrics, state::State};
 
 /// The contract's package, and the version that this gateway speaks.
 const PACKAGE: &str = "weir:plugin/";
@@ -196,8 +196,7 @@ impl Plugins {
                 started: self.started,
                 head_limit,
                 instances: instances.clone(),
-                log_second: AtomicU64::new(0),
-                log_lines: AtomicU64::new(0),
+                log_budget: Budget::default(),
             })
         };
         self.next_plugin += 1;

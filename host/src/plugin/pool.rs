@@ -22,6 +22,8 @@ const DEAD_USES: usize = 64;
 /// A worker's instances of one plugin. One call at a time in each.
 pub struct Pool {
     pub plugin: Arc<Plugin>,
+    // Boxed, because they go in and out at every request.
+    #[allow(clippy::vec_box)]
     idle: RefCell<Vec<Box<Instance>>>,
     /// The fewest instances that were idle since the last sweep: so many were
     /// not needed.

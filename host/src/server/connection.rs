@@ -9,7 +9,7 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     io::{self, IoSlice},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -42,7 +42,8 @@ const SMALLEST_BUFFER: usize = 8 << 10;
 pub struct Connection {
     pub worker: Rc<Worker>,
     pub listener: Rc<Listener>,
-    pub client: SocketAddr,
+    /// IPv4 also where it came mapped into IPv6.
+    pub client_address: IpAddr,
     /// The client's address as it goes into X-Forwarded-For.
     pub client_text: HeaderValue,
     /// The listener's settings when the connection came.
@@ -95,8 +96,13 @@ impl Progress {
         self.since.set(Instant::now());
     }
 
-    /// When the connection has waited long enough, if it waits for the client.
-    fn deadline(&self, timeouts: &ListenerTimeouts, closing: bool) -> Option<Instant> {
+    /// When the connection has lasted, or waited for the client, long enough.
+    fn deadline(&self, timeouts: &ListenerTimeouts, closing: Option<Instant>) -> Option<Instant> {
+        let waiting = self.waiting(timeouts, closing.is_some());
+        closing.map_or(waiting, |until| Some(waiting.map_or(until, |deadline| deadline.min(until))))
+    }
+
+    fn waiting(&self, timeouts: &ListenerTimeouts, closing: bool) -> Option<Instant> {
         if let Some(since) = self.stalled.get() {
             return Some(since + timeouts.body_idle);
         }
@@ -113,37 +119,38 @@ impl Progress {
 /// Tells a connection that its listener closes.
 #[derive(Default)]
 pub struct Closer {
-    closing: Cell<bool>,
+    /// Until when the connection may go on.
+    until: Cell<Option<Instant>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Closer {
-    pub fn close(&self) {
-        self.closing.set(true);
+    pub fn close(&self, until: Instant) {
+        self.until.set(Some(until));
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
 
-    fn is_closing(&self, cx: &Context<'_>) -> bool {
+    fn closing(&self, cx: &Context<'_>) -> Option<Instant> {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
-        self.closing.get()
+        self.until.get()
     }
 }
 
 /// Serves a connection to its end.
 pub async fn run(worker: Rc<Worker>, listener: Rc<Listener>, stream: TcpStream, client: SocketAddr) {
     let _open = worker.open();
-    let Some(settings) = worker.active().listener(listener.address) else { return };
+    let settings = worker.active().listener(listener.address).unwrap_or_else(|| listener.settings.clone());
     let Ok(client_text) = HeaderValue::from_str(&client.ip().to_canonical().to_string()) else { return };
     let _ = stream.set_nodelay(true);
     let connection = Rc::new(Connection {
         worker: worker.clone(),
         listener: listener.clone(),
-        client,
+        client_address: client.ip().to_canonical(),
         client_text,
         settings: settings.clone(),
         progress: Progress {
@@ -154,7 +161,7 @@ pub async fn run(worker: Rc<Worker>, listener: Rc<Listener>, stream: TcpStream, 
         },
     });
     let closer = Rc::new(Closer::default());
-    closer.closing.set(listener.closing.get());
+    closer.until.set(listener.closing.get());
     let place = listener.connections.borrow_mut().insert(closer.clone());
     settings.series.connections.add(1);
 
@@ -173,8 +180,8 @@ pub async fn run(worker: Rc<Worker>, listener: Rc<Listener>, stream: TcpStream, 
         if http.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let closing = closer.is_closing(cx);
-        if closing && !shut && connection.progress.phase.get() != Phase::Fresh {
+        let closing = closer.closing(cx);
+        if closing.is_some() && !shut && connection.progress.phase.get() != Phase::Fresh {
             shut = true;
             http.as_mut().graceful_shutdown();
             if http.as_mut().poll(cx).is_ready() {

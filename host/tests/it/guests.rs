@@ -10,35 +10,51 @@ use std::{
 
 use wit_component::ComponentEncoder;
 
-const TARGET: &str = "wasm32-unknown-unknown";
+/// Gives a core module, which imports nothing but our own interfaces.
+const PLAIN: &str = "wasm32-unknown-unknown";
+/// Gives a component, which imports WASI.
+const WASI: &str = "wasm32-wasip2";
 const PROFILE: &str = "guest";
 
 /// The component file of the guest of that name.
 pub fn path(name: &str) -> PathBuf {
-    build(name, None)
+    build(name, PLAIN, None)
 }
 
 /// The component file of `stamp`, built to say that it has this version.
 pub fn stamp(version: &str) -> PathBuf {
-    build("stamp", Some(version))
+    build("stamp", PLAIN, Some(version))
+}
+
+/// The component file of a guest, built as one that imports WASI.
+pub fn wasi(name: &str) -> PathBuf {
+    build(name, WASI, None)
+}
+
+/// The core module of a guest, which is no component.
+pub fn core_module(name: &str) -> Vec<u8> {
+    compile(name, PLAIN, None)
 }
 
 /// Builds a guest once per test run. Tests that come meanwhile wait; other
 /// test runs are kept apart by cargo's lock and by the rename.
-fn build(name: &str, version: Option<&str>) -> PathBuf {
+fn build(name: &str, target: &str, version: Option<&str>) -> PathBuf {
     static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
-    let key = version.map_or_else(|| name.to_owned(), |version| format!("{name}-{version}"));
+    let key = format!("{name}-{}-{target}", version.unwrap_or("0"));
 
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let built = built.get_or_insert_default();
     if let Some(path) = built.get(&key) {
         return path.clone();
     }
-    let component = ComponentEncoder::default()
-        .validate(true)
-        .module(&compile(name, version))
-        .and_then(|encoder| encoder.encode())
-        .unwrap_or_else(|error| panic!("{name} is no component: {error:#}"));
+    let mut component = compile(name, target, version);
+    if target == PLAIN {
+        component = ComponentEncoder::default()
+            .validate(true)
+            .module(&component)
+            .and_then(|encoder| encoder.encode())
+            .unwrap_or_else(|error| panic!("{name} is no component: {error:#}"));
+    }
     let folder = target_dir().join("components");
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join(format!("{key}.wasm"));
@@ -49,18 +65,18 @@ fn build(name: &str, version: Option<&str>) -> PathBuf {
     path
 }
 
-/// Compiles a guest and gives the core module. Each time by a call of cargo, since
-/// all versions of `stamp` have the same file there.
-fn compile(name: &str, version: Option<&str>) -> Vec<u8> {
-    cargo(&["--example", name], version);
-    let module = target_dir().join(TARGET).join(PROFILE).join("examples").join(format!("{name}.wasm"));
+/// Compiles a guest. Each time by a call of cargo, since all versions of `stamp`
+/// have the same file there.
+fn compile(name: &str, target: &str, version: Option<&str>) -> Vec<u8> {
+    cargo(&["--example", name, "--target", target], version);
+    let module = target_dir().join(target).join(PROFILE).join("examples").join(format!("{name}.wasm"));
     fs::read(&module).unwrap_or_else(|error| panic!("{}: {error}", module.display()))
 }
 
 fn cargo(what: &[&str], stamp_version: Option<&str>) {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(workspace()).args(["build", "--locked", "--package", "weir-test-guests"]).args(what);
-    cargo.args(["--target", TARGET, "--profile", PROFILE]).arg("--target-dir").arg(target_dir());
+    cargo.args(["--profile", PROFILE]).arg("--target-dir").arg(target_dir());
     for (name, _) in env::vars_os() {
         let is_kept =
             |name: &str| name == "CARGO_HOME" || name.starts_with("CARGO_NET_") || name.starts_with("RUSTUP_");

@@ -41,7 +41,7 @@ macro_rules! export {
             static ALLOCATOR: $crate::allocator::Recycling = $crate::allocator::Recycling::new();
 
             #[cfg(target_family = "wasm")]
-    $crate::bindings::export_hooks!(Exported with_types_in $crate::bindings);
+            $crate::bindings::export_hooks! { Exported with_types_in $crate::bindings }
         };
     };
 }

@@ -35,6 +35,7 @@ use crate::{
     store::StoreError,
 };
 
+mod head;
 pub(crate) mod host;
 mod store;
 
@@ -220,7 +221,7 @@ pub struct Exchange {
     pub duration: Duration,
     /// The upstream's part of it.
     pub upstream_duration: Duration,
-    planned: Vec<host::OwnedEdit>,
+    planned: Vec<head::OwnedEdit>,
     prepared: Option<Answer>,
     hook: Hook,
 }
@@ -272,7 +273,7 @@ impl Exchange {
 
     /// The request's value of a field, joined, if it is text.
     pub fn header(&self, name: &str) -> Option<String> {
-        String::from_utf8(host::join(&self.headers, name)?).ok()
+        String::from_utf8(head::join(&self.headers, name)?).ok()
     }
 
     /// Path and query as they go upstream.
@@ -293,7 +294,7 @@ impl Exchange {
         let Some(response) = &mut self.response else {
             panic!("set exchange.response first");
         };
-        host::apply(&mut response.headers, planned);
+        head::apply(&mut response.headers, planned);
     }
 }
 

@@ -13,6 +13,9 @@ struct Crash {
     after_edits: bool,
     /// Only for requests with this field.
     only_with: Option<String>,
+    /// Half of the times, by chance.
+    #[serde(default)]
+    sometimes: bool,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -40,6 +43,9 @@ enum Hook {
 impl Crash {
     #[allow(clippy::panic, reason = "what it is for")]
     fn crash(&self) -> Outcome {
+        if self.sometimes && is_heads() {
+            return Ok(Action::Continue);
+        }
         match self.how {
             How::Trap => std::process::abort(),
             How::Panic => panic!("crash as told"),
@@ -51,6 +57,11 @@ impl Crash {
     fn concerns(&self, request: &Request) -> bool {
         self.only_with.as_ref().is_none_or(|name| request.header(name).is_some())
     }
+}
+
+/// Tosses a coin.
+fn is_heads() -> bool {
+    random::number().is_multiple_of(2)
 }
 
 /// Takes a frame for each step, so that no optimiser makes a loop of it.

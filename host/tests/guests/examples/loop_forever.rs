@@ -10,6 +10,9 @@ struct LoopForever {
     hook: Hook,
     /// Comes back after so much time.
     time: Option<Interval>,
+    /// Comes back after so much work, which takes the same CPU time however busy
+    /// the machine is.
+    rounds: Option<u64>,
     /// Only for requests with this field.
     only_with: Option<String>,
 }
@@ -27,7 +30,9 @@ impl LoopForever {
     fn turn(&self) {
         let start = clock::monotonic();
         let time = self.time.map(|time| time.0);
-        while time.is_none_or(|time: Duration| clock::monotonic() - start < time) {
+        let mut left = self.rounds.unwrap_or(u64::MAX);
+        while left > 0 && time.is_none_or(|time: Duration| clock::monotonic() - start < time) {
+            left -= 1;
             // Hardly any host calls: nothing but the gateway's clock stops it.
             (0..100_000).for_each(|i| {
                 hint::black_box(i);
