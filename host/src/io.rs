@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     rc::Rc,
@@ -62,6 +63,22 @@ impl IoHandle {
     pub fn is_quiet(&self) -> bool {
         let read = self.stream.borrow().try_read(&mut [0]);
         matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Reads and drops what still comes, up to the other side's end. For when
+    /// hyper has let go of its end: a close with bytes unread is a reset, which
+    /// can overtake the answer that explains it.
+    pub async fn discard(&self) {
+        let mut dropped = [0; 4 << 10];
+        loop {
+            let ready = poll_fn(|cx| self.stream.borrow().poll_read_ready(cx)).await;
+            let read = self.stream.borrow().try_read(&mut dropped);
+            match (ready, read) {
+                (Ok(()), Ok(1..)) => {}
+                (Ok(()), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
     }
 
     /// Makes the close of the connection a reset: how a message looks cut short

@@ -35,6 +35,9 @@ use crate::{
 /// How long a connection without any request may stay when its listener has
 /// closed.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
+/// How long what a client still sends is taken, once its answer has ended the
+/// connection.
+const LINGER: Duration = Duration::from_secs(1);
 /// hyper takes no smaller read buffer.
 const SMALLEST_BUFFER: usize = 8 << 10;
 
@@ -165,27 +168,39 @@ pub async fn run(worker: Rc<Worker>, listener: Rc<Listener>, stream: TcpStream, 
     let place = listener.connections.borrow_mut().insert(closer.clone());
     settings.series.connections.add(1);
 
-    let io = Watched { io: Io::new(stream), connection: connection.clone() };
+    let io = Io::new(stream);
+    let handle = io.handle();
+    let finished = serve(&connection, &closer, io).await;
+    if finished && !connection.progress.reset.get() {
+        let _ = worker.timer.timeout(LINGER, handle.discard()).await;
+    }
+    settings.series.connections.subtract(1);
+    listener.connections.borrow_mut().try_remove(place);
+}
+
+/// Lets hyper serve a connection. False if it was stopped by a deadline.
+async fn serve(connection: &Rc<Connection>, closer: &Closer, io: Io) -> bool {
+    let (worker, settings) = (&connection.worker, &connection.settings);
+    let io = Watched { io, connection: connection.clone() };
     let service = service_fn(|request| gateway::handle(connection.clone(), request));
+    // No `pipeline_flush`: it takes any amount of a body for a client that does
+    // not read.
     let mut builder = http1::Builder::new();
-    builder
-        .max_headers(settings.limits.fields)
-        .max_buf_size(settings.limits.head.max(SMALLEST_BUFFER))
-        .pipeline_flush(true);
+    builder.max_headers(settings.limits.fields).max_buf_size(settings.limits.head.max(SMALLEST_BUFFER));
     let mut http = pin!(builder.serve_connection(io, service));
     let deadline = worker.timer.deadline();
     let mut shut = false;
     let mut last_deadline = None;
     poll_fn(|cx| {
         if http.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(());
+            return Poll::Ready(true);
         }
         let closing = closer.closing(cx);
         if closing.is_some() && !shut && connection.progress.phase.get() != Phase::Fresh {
             shut = true;
             http.as_mut().graceful_shutdown();
             if http.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(());
+                return Poll::Ready(true);
             }
         }
         let next = connection.progress.deadline(&settings.timeouts, closing);
@@ -196,11 +211,9 @@ pub async fn run(worker: Rc<Worker>, listener: Rc<Listener>, stream: TcpStream, 
                 None => deadline.clear(),
             }
         }
-        deadline.poll_expired(cx)
+        deadline.poll_expired(cx).map(|()| false)
     })
-    .await;
-    settings.series.connections.subtract(1);
-    listener.connections.borrow_mut().try_remove(place);
+    .await
 }
 
 /// A socket that notes what the client does.
