@@ -59,6 +59,24 @@ pub fn plugins(
     Plugins::new(engine, &common.cache_root(), state, clock, metrics).map_err(other)
 }
 
+/// The signals that are handled, from when this is made.
+struct Signals {
+    hang_up: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Called in the runtime that waits for them.
+    fn handle() -> io::Result<Self> {
+        Ok(Self {
+            hang_up: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
 struct Workers {
     commands: Vec<async_mpsc::UnboundedSender<Command>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -93,6 +111,13 @@ pub fn run(run: &Run) -> Result<(), Failure> {
     let (admin_sockets, admin_changes) = async_mpsc::unbounded_channel();
     let controller =
         Controller::new(path.clone(), plugins, shared.clone(), workers.commands.clone(), gateway, admin_sockets);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anybody can know that it serves: a signal that is not handled ends
+    // the process there and then.
+    let signals = {
+        let _context = runtime.enter();
+        Signals::handle()?
+    };
     controller.listen().map_err(|errors| Failure::Other(errors.to_string()))?;
     shared.admin.config_serving(1);
     shared.admin.listening();
@@ -101,9 +126,8 @@ pub fn run(run: &Run) -> Result<(), Failure> {
     let (reload, events) = mpsc::channel();
     let watcher = Watcher::start(reload.clone())?;
     thread::Builder::new().name("reload".into()).spawn(move || controller.run(&events, &watcher))?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let tasks = tokio::task::LocalSet::new();
-    tasks.block_on(&runtime, supervise(shared.clone(), workers, admin_changes, reload))?;
+    tasks.block_on(&runtime, supervise(shared.clone(), workers, signals, admin_changes, reload));
     drop(tasks);
     // A thread that is still blocked somewhere must not hold up the end.
     runtime.shutdown_background();
@@ -143,19 +167,18 @@ fn start_workers(
 async fn supervise(
     shared: Arc<Shared>,
     workers: Workers,
+    mut signals: Signals,
     mut admin_changes: async_mpsc::UnboundedReceiver<Option<TcpListener>>,
     reload: mpsc::Sender<Event>,
-) -> io::Result<()> {
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+) {
     let mut _admin = None;
     loop {
         tokio::select! {
             Some(socket) = admin_changes.recv() => {
                 _admin = socket.map(|socket| admin::Server::start(socket, shared.admin.clone()));
             }
-            _ = hang_up.recv() => drop(reload.send(Event::Asked)),
-            () = either(&mut terminate, &mut interrupt) => break,
+            _ = signals.hang_up.recv() => drop(reload.send(Event::Asked)),
+            () = either(&mut signals.terminate, &mut signals.interrupt) => break,
         }
     }
     shared.admin.draining();
@@ -167,9 +190,8 @@ async fn supervise(
     let ended = tokio::task::spawn_blocking(move || workers.threads.into_iter().for_each(|thread| drop(thread.join())));
     tokio::select! {
         _ = ended => tracing::info!("drained"),
-        () = either(&mut terminate, &mut interrupt) => tracing::warn!("ended without draining"),
+        () = either(&mut signals.terminate, &mut signals.interrupt) => tracing::warn!("ended without draining"),
     }
-    Ok(())
 }
 
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {

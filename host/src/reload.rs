@@ -85,9 +85,24 @@ pub struct Controller {
     refused: Option<ConfigErrors>,
 }
 
+/// How often a file is read that is replaced each time before its modules are.
+const READS: usize = 5;
+
 /// Reads and builds a configuration, without touching anything.
+///
+/// A file that is replaced while its modules are read is read again: a link that
+/// is flipped exchanges all of them at once, and the old file is not to be put
+/// together with new modules.
 pub fn build(path: &Path, version: u64, plugins: &mut Plugins) -> Result<Gateway, ConfigErrors> {
-    Gateway::build(config::load(path)?, version, plugins)
+    let mut reads = 1;
+    loop {
+        let before = watch::signature(path);
+        let built = config::load(path).and_then(|config| Gateway::build(config, version, plugins));
+        if reads == READS || watch::signature(path) == before {
+            return built;
+        }
+        reads += 1;
+    }
 }
 
 impl Controller {

@@ -169,13 +169,18 @@ impl Worker {
         drop(self.prepared.borrow_mut().take());
     }
 
-    /// Lets go of what is not used: instances and connections that were idle
-    /// since the last sweep, and all of plugins and targets that no
-    /// configuration on this worker names any more.
+    /// Goes over to the configuration that serves, where no request has done so,
+    /// and lets go of all instances of plugins that none on this worker names
+    /// any more. Many swaps in a row would pile them up.
+    fn let_go(&self) {
+        drop(self.active());
+        self.pools.borrow_mut().retain(|_, pool| Rc::strong_count(pool) > 1);
+    }
+
+    /// Lets go of instances and connections that were idle since the last sweep,
+    /// and of targets that no configuration on this worker names any more.
     fn sweep(&self) {
-        let mut pools = self.pools.borrow_mut();
-        pools.retain(|_, pool| Rc::strong_count(pool) > 1);
-        pools.values().for_each(|pool| pool.sweep());
+        self.pools.borrow().values().for_each(|pool| pool.sweep());
         self.upstreams.sweep();
     }
 }
@@ -270,9 +275,7 @@ async fn housekeeping(worker: Rc<Worker>) {
         tokio::time::sleep(FLUSH).await;
         worker.access_log.flush();
         worker.shared.state.sweep(worker.shared.clock.now_ms());
-        // A swap is seen by the next request; a worker without one lets the old
-        // configuration go here.
-        drop(worker.active());
+        worker.let_go();
         since_sweep += FLUSH;
         if since_sweep >= SWEEP {
             since_sweep = Duration::ZERO;

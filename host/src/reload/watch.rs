@@ -79,7 +79,7 @@ struct Watching {
 
 /// What a file looked like, its links followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Signature {
+pub struct Signature {
     device: u64,
     inode: u64,
     size: u64,
@@ -213,7 +213,8 @@ fn concerns(paths: &[PathBuf], names: &std::sync::Mutex<HashSet<OsString>>) -> b
     paths.is_empty() || paths.iter().any(|path| path.file_name().is_none_or(|name| names.contains(name)))
 }
 
-fn signature(file: &Path) -> Option<Signature> {
+/// None for a file that can't be looked at.
+pub fn signature(file: &Path) -> Option<Signature> {
     let meta = fs::metadata(file).ok()?;
     let modified = (meta.mtime(), meta.mtime_nsec());
     Some(Signature { device: meta.dev(), inode: meta.ino(), size: meta.len(), modified })
