@@ -115,7 +115,10 @@ impl Ticker {
             if idle > IDLE_TICKS {
                 self.asleep.store(true, Ordering::Relaxed);
                 thread::park_timeout(LONGEST_SLEEP);
-                idle = 0;
+                // Where no call has woken it, one tick tells whether to go on sleeping.
+                if !self.asleep.swap(false, Ordering::Relaxed) {
+                    idle = 0;
+                }
             }
         }
     }
