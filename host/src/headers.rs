@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 mod authority;
 mod forwarded;
 
-pub use authority::{authority, host_of};
+pub use authority::{authority, host_of, is_authority};
 pub use forwarded::{Forwarded, forward};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");

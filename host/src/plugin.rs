@@ -78,12 +78,11 @@ impl ModuleContext {
                 if level <= tracing::Level::WARN {
                     exchange.id();
                 }
-                (exchange.snapshot.route_name(exchange.route), exchange.id.as_deref().unwrap_or_default())
+                (Some(exchange.snapshot.route_name(exchange.route)), exchange.id.as_deref())
             }
-            None => ("", ""),
+            None => (None, None),
         };
         let plugin = &*self.name;
-        let stream = stream.unwrap_or_default();
         match level {
             tracing::Level::ERROR => tracing::error!(plugin, route, id, stream, "{message}"),
             tracing::Level::WARN => tracing::warn!(plugin, route, id, stream, "{message}"),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
 
 use super::{Answer, Exchange, Lines, Stage, Undo};
-use crate::path;
+use crate::{headers, path};
 
 /// Most attributes of one request.
 const ATTRIBUTES: usize = 64;
@@ -16,7 +16,7 @@ const ATTRIBUTE_NAME: usize = 256;
 const ATTRIBUTE_VALUE: usize = 8 << 10;
 /// All attributes of one request together, in bytes.
 const ATTRIBUTES_TOTAL: usize = 64 << 10;
-/// Names kept by `checked_name` on each worker.
+/// Names kept on each worker.
 const KNOWN_NAMES: usize = 128;
 
 /// Why an edit was refused; the WIT's `edit-error`.
@@ -92,29 +92,40 @@ fn is_framing(name: &HeaderName) -> bool {
         || name.as_str() == PROXY_CONNECTION
 }
 
+struct Known {
+    name: HeaderName,
+    is_framing: bool,
+}
+
 thread_local! {
-    /// Names that have passed `checked_name` on this worker. A plugin uses few,
-    /// and comparing costs a fraction of checking, lowering and hashing.
-    static NAMES: RefCell<Vec<(Box<str>, HeaderName)>> = const { RefCell::new(Vec::new()) };
+    /// Names that plugins have used on this worker. A plugin uses few, and
+    /// comparing costs a fraction of checking, lowering and hashing.
+    static NAMES: RefCell<Vec<(Box<str>, Known)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Turns a name that a plugin may read into one that the header map knows.
 pub fn known_name(name: &str) -> Option<HeaderName> {
+    known(name, |known| known.name.clone())
+}
+
+fn known<T>(name: &str, take: impl FnOnce(&Known) -> T) -> Option<T> {
     NAMES.with_borrow_mut(|names| {
         if let Some((_, known)) = names.iter().find(|(text, _)| **text == *name) {
-            return Some(known.clone());
+            return Some(take(known));
         }
-        let known = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        let parsed = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        let known = Known { is_framing: is_framing(&parsed), name: parsed };
+        let taken = take(&known);
         if names.len() < KNOWN_NAMES {
-            names.push((name.into(), known.clone()));
+            names.push((name.into(), known));
         }
-        Some(known)
+        Some(taken)
     })
 }
 
 fn checked_name(name: &str) -> Result<HeaderName, EditError> {
-    let name = known_name(name).ok_or(EditError::InvalidName)?;
-    if is_framing(&name) { Err(EditError::Forbidden) } else { Ok(name) }
+    let checked = known(name, |known| (!known.is_framing).then(|| known.name.clone()));
+    checked.ok_or(EditError::InvalidName)?.ok_or(EditError::Forbidden)
 }
 
 fn checked_value(value: &[u8]) -> Result<HeaderValue, EditError> {
@@ -204,11 +215,10 @@ impl Exchange {
     /// Sets what is sent as Host.
     pub fn set_authority(&mut self, authority: &str) -> Result<(), EditError> {
         self.request_only()?;
-        let parsed: http::uri::Authority = authority.parse().map_err(|_| EditError::InvalidValue)?;
-        if parsed.as_str().contains('@') || parsed.host().is_empty() {
+        let value = HeaderValue::from_str(authority).map_err(|_| EditError::InvalidValue)?;
+        if !headers::is_authority(&value) {
             return Err(EditError::InvalidValue);
         }
-        let value = HeaderValue::from_str(authority).map_err(|_| EditError::InvalidValue)?;
         self.undo.push(Undo::Host(self.request.host.replace(value)));
         Ok(())
     }
