@@ -10,8 +10,9 @@ use std::{
     fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    process,
+    process, thread,
 };
 
 use sha2::{Digest, Sha256};
@@ -42,17 +43,30 @@ impl CompileCache {
 
     /// Compiles a component, or loads what an earlier call has compiled.
     pub fn component(&self, engine: &Engine, digest: &str, bytes: &[u8]) -> Result<Component> {
-        let Some(folder) = &self.folder else { return Component::from_binary(engine, bytes) };
+        let Some(folder) = &self.folder else { return compile(engine, bytes) };
         let path = folder.join(format!("{digest}.cwasm"));
         if let Some(component) = read(&path).and_then(|code| load(engine, &code)) {
             return Ok(component);
         }
-        let component = Component::from_binary(engine, bytes)?;
+        let component = compile(engine, bytes)?;
         if let Err(error) = write(&path, &component.serialize()?) {
             tracing::warn!(file = %path.display(), %error, "compiled component not cached");
         }
         Ok(component)
     }
+}
+
+/// Compiles on a thread that ends with it: the allocator keeps what it took for a
+/// thread, and a compiler takes some 20 MiB.
+fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component> {
+    const STACK: usize = 8 << 20;
+    thread::scope(|scope| {
+        let compiler = thread::Builder::new().name("compile".into()).stack_size(STACK);
+        match compiler.spawn_scoped(scope, || Component::from_binary(engine, bytes))?.join() {
+            Ok(compiled) => compiled,
+            Err(panic) => resume_unwind(panic),
+        }
+    })
 }
 
 /// Everything that compiled code depends on beside the component. wasmtime
