@@ -21,8 +21,7 @@ test: setup
 # Instructions, allocations and system calls per request against
 # host/tests/budget.toml. Needs valgrind and strace.
 counts: setup
-	cargo build --release
-	cargo test --release -p weir --test counts -- --nocapture
+	cargo test --release -p weir --test counts -- --include-ignored --nocapture
 
 # 200 connections against the weather example.
 soak: setup
