@@ -1,0 +1,1 @@
+"""Measures HTTP gateways side by side; see ../README.md."""
