@@ -171,7 +171,7 @@ impl FromUpstream {
                     let idle = Instant::now() + self.idle;
                     self.deadline.set(self.total.map_or(idle, |total| total.min(idle)));
                 }
-                self.deadline.poll_expired(cx).map(|()| Some(Err(Ending::Stopped(ErrorKind::ResponseTimeout))))
+                self.deadline.poll_expired(cx).map(|()| Some(Err(Ending::Stopped(self.expired()))))
             }
             Poll::Ready(frame) => {
                 if self.waiting {
@@ -183,6 +183,14 @@ impl FromUpstream {
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(|_| Ending::UpstreamCut)))
             }
+        }
+    }
+
+    /// Which of the two times the deadline was for.
+    fn expired(&self) -> ErrorKind {
+        match self.total.is_some_and(|total| Instant::now() >= total) {
+            true => ErrorKind::TotalTimeout,
+            false => ErrorKind::ResponseTimeout,
         }
     }
 }

@@ -6,7 +6,6 @@ use clap::{Parser, error::ErrorKind};
 use weir::{
     cli::{Cli, Command, Common},
     clock::Clock,
-    config::ConfigErrors,
     logging,
     metrics::Metrics,
     process, reload,
@@ -41,19 +40,17 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(process::Failure::Config(errors)) => {
-            print(&errors);
+            eprintln!("{errors}");
             ExitCode::from(BAD_CONFIG)
+        }
+        Err(process::Failure::Listen(errors)) => {
+            eprintln!("{errors}");
+            ExitCode::from(FAILURE)
         }
         Err(process::Failure::Other(why)) => {
             eprintln!("weir: {why}");
             ExitCode::from(FAILURE)
         }
-    }
-}
-
-fn print(errors: &ConfigErrors) {
-    for error in errors.iter() {
-        eprintln!("{error}");
     }
 }
 

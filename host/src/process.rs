@@ -37,6 +37,8 @@ use crate::{
 /// Why the process ends early.
 pub enum Failure {
     Config(ConfigErrors),
+    /// Addresses that can't be listened on, by their places in the file.
+    Listen(ConfigErrors),
     Other(String),
 }
 
@@ -118,7 +120,7 @@ pub fn run(run: &Run) -> Result<(), Failure> {
         let _context = runtime.enter();
         Signals::handle()?
     };
-    controller.listen().map_err(|errors| Failure::Other(errors.to_string()))?;
+    controller.listen().map_err(Failure::Listen)?;
     shared.admin.config_serving(1);
     shared.admin.listening();
     tracing::info!("config 1 serving");

@@ -150,7 +150,12 @@ impl Plugins {
             },
             Source::File(path) => {
                 let unreadable = |error| LoadError::new(format!("can't read {}: {error}", path.display()));
-                let size = fs::metadata(path).map_err(unreadable)?.len();
+                let metadata = fs::metadata(path).map_err(unreadable)?;
+                // Reading a pipe or a device could take for ever.
+                if !metadata.is_file() {
+                    return Err(LoadError::new(format!("{} is no regular file", path.display())));
+                }
+                let size = metadata.len();
                 if size > LARGEST_FILE {
                     return Err(LoadError::new(format!(
                         "{} has {size} bytes: more than {LARGEST_FILE}",
