@@ -74,9 +74,22 @@ fn compile(name: &str, target: &str, version: Option<&str>) -> Vec<u8> {
 }
 
 fn cargo(what: &[&str], stamp_version: Option<&str>) {
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = clean_cargo();
     cargo.current_dir(workspace()).args(["build", "--locked", "--package", "weir-test-guests"]).args(what);
     cargo.args(["--profile", PROFILE]).arg("--target-dir").arg(target_dir());
+    // The same as for the built-ins, so that what both need is compiled once.
+    cargo.env("RUSTFLAGS", "-C link-arg=-zstack-size=65536");
+    if let Some(version) = stamp_version {
+        cargo.env("STAMP_VERSION", version);
+    }
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "the guests don't build:\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Cargo as in a shell of its own: without what the cargo that runs the tests
+/// has told them.
+pub fn clean_cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in env::vars_os() {
         let is_kept =
             |name: &str| name == "CARGO_HOME" || name.starts_with("CARGO_NET_") || name.starts_with("RUSTUP_");
@@ -85,20 +98,15 @@ fn cargo(what: &[&str], stamp_version: Option<&str>) {
             cargo.env_remove(&name);
         }
     }
-    // The same as for the built-ins, so that what both need is compiled once.
-    cargo.env("RUSTFLAGS", "-C link-arg=-zstack-size=65536");
-    match stamp_version {
-        Some(version) => cargo.env("STAMP_VERSION", version),
-        None => cargo.env_remove("STAMP_VERSION"),
-    };
-    let output = cargo.output().unwrap();
-    assert!(output.status.success(), "the guests don't build:\n{}", String::from_utf8_lossy(&output.stderr));
+    cargo.env_remove("STAMP_VERSION");
+    cargo
 }
 
-fn target_dir() -> PathBuf {
+/// Where WebAssembly is built for tests.
+pub fn target_dir() -> PathBuf {
     workspace().join("target/guests")
 }
 
-fn workspace() -> &'static Path {
+pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }

@@ -1,14 +1,19 @@
 //! Tests of the real binary, over real sockets.
 //!
 //! `support` starts gateways, upstreams and clients; `guests` builds the plugins
-//! that tests bring along. Each module says what belongs into it.
+//! that tests bring along; `prometheus` reads metrics. Each module says what belongs into it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod admin;
+mod cli;
 mod config;
+mod examples;
 mod guests;
+mod prometheus;
 mod proxying;
 mod reload;
 mod soak;
 mod streaming;
 mod support;
 mod swap;
+mod upstreams;

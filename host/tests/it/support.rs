@@ -16,6 +16,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 
 /// Longer than anything takes, on the slowest machine: reached only where
 /// something is wrong.
@@ -130,7 +131,12 @@ impl Gateway {
     }
 
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        let mut status = None;
+        eventually("the gateway has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
     }
 }
 
@@ -150,6 +156,33 @@ pub fn command(verb: &str, config: &Path) -> Command {
     command.arg(verb).arg("--config").arg(config).arg("--cache-dir").arg(cache());
     command.env_remove("WEIR_LOG");
     command
+}
+
+/// What a process has said that has ended by itself.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a process to its end.
+pub fn outcome(command: &mut Command) -> Outcome {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (stdout, stderr) = (Lines::read(child.stdout.take().unwrap()), Lines::read(child.stderr.take().unwrap()));
+    let start = Instant::now();
+    let mut status = None;
+    while status.is_none() && start.elapsed() < PATIENCE {
+        status = child.try_wait().unwrap();
+        thread::sleep(Duration::from_millis(2));
+    }
+    if status.is_none() {
+        let _ = (child.kill(), child.wait());
+    }
+    let text = |lines: &Lines| lines.to_end().iter().map(|line| format!("{line}\n")).collect::<String>();
+    let (stdout, stderr) = (text(&stdout), text(&stderr));
+    let status = status.unwrap_or_else(|| panic!("does not end by itself:\n{stdout}{stderr}"));
+    Outcome { code: status.code(), stdout, stderr }
 }
 
 /// Compiled once for all tests.
@@ -215,6 +248,12 @@ impl Lines {
         lock(&self.0.0).lines.clone()
     }
 
+    /// All of them, once no more can come.
+    pub fn to_end(&self) -> Vec<String> {
+        eventually("the last line is written", || lock(&self.0.0).ended);
+        self.all()
+    }
+
     pub fn count(&self, text: &str) -> usize {
         self.all().iter().filter(|line| line.contains(text)).count()
     }
@@ -248,8 +287,15 @@ impl Client {
         self.response()
     }
 
-    pub fn send(&mut self, text: &str) {
-        self.stream.get_mut().write_all(text.as_bytes()).unwrap();
+    pub fn send(&mut self, text: impl AsRef<[u8]>) {
+        self.stream.get_mut().write_all(text.as_ref()).unwrap();
+    }
+
+    /// All that comes until the connection ends.
+    pub fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        let _ = self.stream.read_to_end(&mut rest);
+        String::from_utf8_lossy(&rest).into_owned()
     }
 
     pub fn response(&mut self) -> Response {
@@ -380,6 +426,57 @@ fn serve(stream: TcpStream, counts: &Counts, answer: &dyn Fn(&str) -> String) {
         if reader.get_mut().write_all(answer(&head).as_bytes()).is_err() {
             return;
         }
+    }
+}
+
+/// Whether nobody listens there any more.
+pub fn refuses(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_err()
+}
+
+/// An address that refuses connections for as long as this lives.
+pub struct Refusing(Socket);
+
+impl Refusing {
+    pub fn new() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // Bound, so that nobody else gets the port, but not listening.
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        Self(socket)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap().as_socket().unwrap()
+    }
+}
+
+/// Requests that an upstream holds back until they are let go.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<Waiting>, Condvar)>);
+
+#[derive(Default)]
+struct Waiting {
+    held: usize,
+    /// Since then nothing is held any more.
+    open: bool,
+}
+
+impl Gate {
+    /// Holds the caller.
+    pub fn pass(&self) {
+        let mut waiting = self.0.0.lock().unwrap();
+        waiting.held += 1;
+        drop(self.0.1.wait_while(waiting, |waiting| !waiting.open).unwrap());
+    }
+
+    pub fn open(&self) {
+        self.0.0.lock().unwrap().open = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until so many have come.
+    pub fn wait_for(&self, held: usize) {
+        eventually("held", || self.0.0.lock().unwrap().held >= held);
     }
 }
 
