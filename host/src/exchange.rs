@@ -48,6 +48,7 @@ pub struct Exchange {
     pub log: LogFields,
     undo: Vec<Undo>,
     planned_before: usize,
+    added_before: usize,
 }
 
 /// The request's head.
@@ -204,6 +205,7 @@ impl Exchange {
             log: LogFields::default(),
             undo: Vec::new(),
             planned_before: 0,
+            added_before: 0,
         }
     }
 
@@ -232,6 +234,7 @@ impl Exchange {
         self.log = LogFields::default();
         self.undo.clear();
         self.planned_before = 0;
+        self.added_before = 0;
     }
 
     /// What stays of an exchange that is over: its buffers.
@@ -248,6 +251,7 @@ impl Exchange {
         self.stage = stage;
         self.place = place;
         self.planned_before = self.planned.len();
+        self.added_before = self.added;
         self.answer = None;
     }
 
@@ -259,6 +263,7 @@ impl Exchange {
     /// Takes back whatever the hook has done.
     pub fn roll_back(&mut self) {
         self.planned.truncate(self.planned_before);
+        self.added = self.added_before;
         self.answer = None;
         self.undo_to(0);
     }

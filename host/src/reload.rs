@@ -159,11 +159,19 @@ impl Controller {
                 false
             }
         };
+        if told && !asked {
+            return;
+        }
+        // Before it is logged: whoever waits for the line finds it counted.
+        self.shared.metrics.reloaded(match outcome {
+            Outcome::Unchanged => Reload::Unchanged,
+            Outcome::Serving(_) => Reload::Applied,
+            Outcome::Refused(_) => Reload::Refused,
+        });
         match outcome {
             Outcome::Unchanged if asked => tracing::info!("config unchanged"),
             Outcome::Unchanged => {}
             Outcome::Serving(version) => tracing::info!("config {version} serving"),
-            Outcome::Refused(_) if told && !asked => return,
             Outcome::Refused(errors) => {
                 self.shared.admin.config_refused(errors.to_string());
                 for error in errors.iter() {
@@ -173,11 +181,6 @@ impl Controller {
                 tracing::error!("config refused, {} problems; config {serving} goes on", errors.count());
             }
         }
-        self.shared.metrics.reloaded(match outcome {
-            Outcome::Unchanged => Reload::Unchanged,
-            Outcome::Serving(_) => Reload::Applied,
-            Outcome::Refused(_) => Reload::Refused,
-        });
     }
 
     /// Builds what the files say now and, if it stands and is new, serves it.

@@ -38,8 +38,9 @@ use crate::{
 };
 
 /// Plugin calls that may be under way at once on one worker. Beyond it requests
-/// wait, so that I/O gets its turn.
-const CALLS: usize = 64;
+/// wait, so that I/O gets its turn. Several times what one plugin may have by
+/// default: one that is slow must not take the turns of all others.
+const CALLS: usize = 512;
 /// Exchanges kept for their buffers.
 const SPARE_EXCHANGES: usize = 64;
 /// How often unused instances and connections are let go.

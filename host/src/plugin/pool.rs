@@ -254,7 +254,11 @@ impl Breaker {
         }
         self.crashes.set(self.crashes.get() + 1);
         self.passed();
-        if self.crashes.get() >= Self::CRASHES && self.crashes.get() > self.calls.get() / 2 {
+        // Calls that were under way when it was suspended change nothing.
+        if self.open_until.get().is_none()
+            && self.crashes.get() >= Self::CRASHES
+            && self.crashes.get() > self.calls.get() / 2
+        {
             let pause = (self.pause.get() * 2).clamp(Self::SHORTEST, Self::LONGEST);
             self.pause.set(pause);
             self.open_until.set(Some(now + pause));
