@@ -172,7 +172,7 @@ fn a_file_that_may_not_be_read_is_a_bad_configuration() {
     const NOBODY: u32 = 65_534;
     let site = Site::new();
     site.put("weir.yaml", saying("one", "127.0.0.1:0", "127.0.0.1:0"));
-    fs::set_permissions(site.path("weir.yaml"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(site.path("weir.yaml"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(site.path("."), Permissions::from_mode(0o755)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_weir"), site.path("weir")).unwrap();
     let is_root = fs::metadata(site.path("weir")).unwrap().uid() == 0;

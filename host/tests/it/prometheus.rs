@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 /// A page of the Prometheus text format, read strictly.
 pub struct Page(BTreeMap<String, Family>);
 
-#[derive(Default)]
 struct Family {
     kind: String,
     samples: Vec<Sample>,

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     os::unix::fs::symlink,
     time::SystemTime,
 };
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::{
     guests,
-    support::{Client, Gateway, Site, Upstream, eventually, ok},
+    support::{Client, Gateway, Site, Upstream, eventually, ok, refuses},
 };
 
 /// A configuration that answers with a text.
@@ -428,10 +428,6 @@ fn listening(addresses: &[&str], rest: &str) -> String {
 /// Where the listener is that the log tells of next.
 fn opened(gateway: &Gateway) -> SocketAddr {
     gateway.log.wait_for("listening on ").split(" on ").nth(1).unwrap().parse().unwrap()
-}
-
-fn refuses(address: SocketAddr) -> bool {
-    TcpStream::connect(address).is_err()
 }
 
 #[test]

@@ -3,27 +3,12 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::mpsc,
-    thread,
     time::{Duration, Instant},
 };
 
-use crate::support::{Gateway, PATIENCE, Site};
-
-/// An upstream that is a script: each connection is handed to it.
-fn scripted(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let script = std::sync::Arc::new(script);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let script = script.clone();
-            thread::spawn(move || script(stream));
-        }
-    });
-    address
-}
+use crate::support::{Gateway, PATIENCE, Site, read_until, scripted};
 
 fn gateway(upstream: SocketAddr, listener: &str, route: &str) -> Gateway {
     let site = Site::new();
@@ -40,17 +25,6 @@ fn connect(gateway: &Gateway) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
-}
-
-/// Reads until the bytes end like this.
-fn read_until(stream: &mut TcpStream, end: &str) -> String {
-    let mut read = Vec::new();
-    let mut byte = [0];
-    while !read.ends_with(end.as_bytes()) {
-        assert_eq!(stream.read(&mut byte).unwrap(), 1, "ended after {:?}", String::from_utf8_lossy(&read));
-        read.push(byte[0]);
-    }
-    String::from_utf8(read).unwrap()
 }
 
 /// Everything up to the end, and whether that was a reset.

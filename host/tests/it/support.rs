@@ -4,19 +4,19 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use socket2::{Domain, Socket, Type};
+
+mod upstream;
+
+pub use upstream::*;
 
 /// Longer than anything takes, on the slowest machine: reached only where
 /// something is wrong.
@@ -54,6 +54,12 @@ impl Site {
 
     pub fn start(self) -> Gateway {
         Gateway::start(self, &[])
+    }
+
+    /// Has the configuration checked: the exit code, and what is said.
+    pub fn check(&self) -> (Option<i32>, String) {
+        let output = command("check", &self.path("weir.yaml")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
     /// With the time from `clock`, which holds milliseconds.
@@ -171,17 +177,16 @@ pub fn outcome(command: &mut Command) -> Outcome {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (stdout, stderr) = (Lines::read(child.stdout.take().unwrap()), Lines::read(child.stderr.take().unwrap()));
     let start = Instant::now();
-    let mut status = None;
-    while status.is_none() && start.elapsed() < PATIENCE {
-        status = child.try_wait().unwrap();
+    let mut has_ended = false;
+    while !has_ended && start.elapsed() < PATIENCE {
+        has_ended = child.try_wait().unwrap().is_some();
         thread::sleep(Duration::from_millis(2));
     }
-    if status.is_none() {
-        let _ = (child.kill(), child.wait());
-    }
+    let _ = child.kill();
+    let status = child.wait().unwrap();
     let text = |lines: &Lines| lines.to_end().iter().map(|line| format!("{line}\n")).collect::<String>();
     let (stdout, stderr) = (text(&stdout), text(&stderr));
-    let status = status.unwrap_or_else(|| panic!("does not end by itself:\n{stdout}{stderr}"));
+    assert!(has_ended, "does not end by itself:\n{stdout}{stderr}");
     Outcome { code: status.code(), stdout, stderr }
 }
 
@@ -244,6 +249,13 @@ impl Lines {
         }
     }
 
+    /// The first line with all of these in it, wherever it stands; waited for.
+    pub fn find(&self, texts: &[&str]) -> String {
+        let found = || self.all().into_iter().find(|line| texts.iter().all(|text| line.contains(text)));
+        eventually(&format!("a line with {texts:?}"), || found().is_some());
+        found().unwrap()
+    }
+
     pub fn all(&self) -> Vec<String> {
         lock(&self.0.0).lines.clone()
     }
@@ -287,8 +299,12 @@ impl Client {
         self.response()
     }
 
-    pub fn send(&mut self, text: impl AsRef<[u8]>) {
-        self.stream.get_mut().write_all(text.as_ref()).unwrap();
+    pub fn send(&mut self, text: &str) {
+        self.send_bytes(text.as_bytes());
+    }
+
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
     }
 
     /// All that comes until the connection ends.
@@ -367,120 +383,4 @@ impl Response {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
-}
-
-/// A server of our own. Counts what comes.
-pub struct Upstream {
-    pub address: SocketAddr,
-    counts: Arc<Counts>,
-}
-
-#[derive(Default)]
-struct Counts {
-    connections: AtomicUsize,
-    requests: AtomicUsize,
-}
-
-impl Upstream {
-    /// Answers each request's head with what the function gives. It may block:
-    /// each connection has a thread.
-    pub fn start(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let counts: Arc<Counts> = Arc::default();
-        let (shared, answer) = (counts.clone(), Arc::new(answer));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                shared.connections.fetch_add(1, Ordering::SeqCst);
-                let (counts, answer) = (shared.clone(), answer.clone());
-                thread::spawn(move || serve(stream, &counts, &*answer));
-            }
-        });
-        Self { address, counts }
-    }
-
-    pub fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    pub fn connections(&self) -> usize {
-        self.counts.connections.load(Ordering::SeqCst)
-    }
-
-    pub fn requests(&self) -> usize {
-        self.counts.requests.load(Ordering::SeqCst)
-    }
-}
-
-fn serve(stream: TcpStream, counts: &Counts, answer: &dyn Fn(&str) -> String) {
-    let _ = stream.set_nodelay(true);
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if !matches!(reader.read_line(&mut head), Ok(1..)) {
-                return;
-            }
-        }
-        counts.requests.fetch_add(1, Ordering::SeqCst);
-        if reader.get_mut().write_all(answer(&head).as_bytes()).is_err() {
-            return;
-        }
-    }
-}
-
-/// Whether nobody listens there any more.
-pub fn refuses(address: SocketAddr) -> bool {
-    TcpStream::connect(address).is_err()
-}
-
-/// An address that refuses connections for as long as this lives.
-pub struct Refusing(Socket);
-
-impl Refusing {
-    pub fn new() -> Self {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // Bound, so that nobody else gets the port, but not listening.
-        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-        Self(socket)
-    }
-
-    pub fn address(&self) -> SocketAddr {
-        self.0.local_addr().unwrap().as_socket().unwrap()
-    }
-}
-
-/// Requests that an upstream holds back until they are let go.
-#[derive(Clone, Default)]
-pub struct Gate(Arc<(Mutex<Waiting>, Condvar)>);
-
-#[derive(Default)]
-struct Waiting {
-    held: usize,
-    /// Since then nothing is held any more.
-    open: bool,
-}
-
-impl Gate {
-    /// Holds the caller.
-    pub fn pass(&self) {
-        let mut waiting = self.0.0.lock().unwrap();
-        waiting.held += 1;
-        drop(self.0.1.wait_while(waiting, |waiting| !waiting.open).unwrap());
-    }
-
-    pub fn open(&self) {
-        self.0.0.lock().unwrap().open = true;
-        self.0.1.notify_all();
-    }
-
-    /// Waits until so many have come.
-    pub fn wait_for(&self, held: usize) {
-        eventually("held", || self.0.0.lock().unwrap().held >= held);
-    }
-}
-
-/// A whole answer with a body of text.
-pub fn ok(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }

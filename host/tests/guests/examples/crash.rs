@@ -83,15 +83,15 @@ impl Plugin for Crash {
 
     fn phases(&self) -> Phases {
         match self.hook {
-            Hook::Configure => Phases::NONE,
-            Hook::Request => Phases::REQUEST,
+            // What is never called is not configured anew.
+            Hook::Configure | Hook::Request => Phases::REQUEST,
             Hook::Response => Phases::RESPONSE,
             Hook::Finish => Phases { finish: true, ..Phases::NONE },
         }
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
-        if !self.concerns(request) {
+        if self.hook == Hook::Configure || !self.concerns(request) {
             return Ok(Action::Continue);
         }
         if self.after_edits {

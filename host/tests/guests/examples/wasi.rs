@@ -1,7 +1,12 @@
 //! Uses the standard library's way to the system, which is WASI's: built for
 //! `wasm32-wasip2`, it tells what it was given.
 
-use std::{env, fs, thread};
+use std::{
+    env, fs,
+    hash::{BuildHasher, RandomState},
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde_json::json;
 use weir_sdk::prelude::*;
@@ -42,6 +47,9 @@ impl Plugin for Wasi {
             "env": self.env.as_ref().and_then(|name| env::var(name).ok()),
             "all_env": env::vars().count(),
             "arguments": env::args().count(),
+            "time": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            // Seeds of hash tables are from the system.
+            "random": RandomState::new().hash_one(0).to_string(),
             "file": self.file.as_ref().map(|file| fs::read(file).is_ok()),
         });
         request.respond(200, &[Field::new("content-type", "application/json")], report.to_string())
