@@ -259,7 +259,9 @@ pub fn run(
                             worker.closed.notified().await;
                         }
                     };
-                    let _ = worker.timer.timeout(deadline, all_closed).await;
+                    if worker.timer.timeout(deadline, all_closed).await.is_err() {
+                        tracing::warn!(open = worker.open.get(), "not drained in time: the rest is closed");
+                    }
                     break;
                 }
             }

@@ -18,7 +18,7 @@ const MAX_USER_AGENT: usize = 512;
 /// A request that is over. What is `None` is left out.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
-    /// When the request began, in milliseconds since the epoch.
+    /// When the request was over, in milliseconds since the epoch.
     pub time_ms: u64,
     /// The id that an error answer carries.
     pub id: Option<&'a str>,
