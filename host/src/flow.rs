@@ -237,7 +237,9 @@ impl Flow {
 
     fn finish(&mut self, ending: Ending) {
         let Some(mut exchange) = self.exchange.take() else { return };
-        exchange.ending = ending;
+        // Who cuts the own request short hardly reads the answer to that.
+        let is_gone = exchange.log.error == Some(ErrorKind::ClientGone);
+        exchange.ending = if is_gone { Ending::ClientGone } else { ending };
         self.connection.end();
         let took = exchange.timing.started.elapsed().as_nanos() as u64;
         let status = match &exchange.response {
