@@ -6,7 +6,7 @@
 
 use std::{rc::Rc, time::Instant};
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 
 use crate::{
@@ -268,6 +268,34 @@ impl Drop for Flow {
     /// The client has gone before there was a response.
     fn drop(&mut self) {
         self.finish(Ending::ClientGone);
+    }
+}
+
+/// Counts and logs a request whose head could not be read: there is no exchange.
+pub fn log_unreadable(connection: &Connection, kind: ErrorKind) {
+    let worker = &connection.worker;
+    let (active, status) = (worker.active(), error_response::status(kind));
+    active.count(usize::MAX, status, 0);
+    if active.snapshot().config.access_log {
+        worker.access_log.write(&Line {
+            time_ms: worker.shared.clock.now_ms(),
+            id: None,
+            client: connection.client_address,
+            method: "",
+            host: b"",
+            path: b"",
+            version: Version::HTTP_11,
+            status: status.as_u16(),
+            bytes_sent: 0,
+            duration_ns: 0,
+            upstream: None,
+            upstream_ns: None,
+            route: None,
+            consumer: None,
+            answered_by: None,
+            error: Some(kind),
+            user_agent: None,
+        });
     }
 }
 

@@ -27,6 +27,8 @@ use tokio::net::TcpStream;
 use super::Listener;
 use crate::{
     config::ListenerTimeouts,
+    error::ErrorKind,
+    flow,
     gateway::{self, Settings},
     io::Io,
     worker::Worker,
@@ -192,7 +194,10 @@ async fn serve(connection: &Rc<Connection>, closer: &Closer, io: Io) -> bool {
     let mut shut = false;
     let mut last_deadline = None;
     poll_fn(|cx| {
-        if http.as_mut().poll(cx).is_ready() {
+        if let Poll::Ready(outcome) = http.as_mut().poll(cx) {
+            if let Err(error) = outcome {
+                note_unreadable(connection, &error);
+            }
             return Poll::Ready(true);
         }
         let closing = closer.closing(cx);
@@ -214,6 +219,16 @@ async fn serve(connection: &Rc<Connection>, closer: &Closer, io: Io) -> bool {
         deadline.poll_expired(cx).map(|()| false)
     })
     .await
+}
+
+/// Counts and logs a head that hyper has refused by itself, with an empty 400 or
+/// 431.
+fn note_unreadable(connection: &Connection, error: &hyper::Error) {
+    if error.is_parse_too_large() {
+        flow::log_unreadable(connection, ErrorKind::HeadTooLarge);
+    } else if error.is_parse() {
+        flow::log_unreadable(connection, ErrorKind::BadRequest("no HTTP"));
+    }
 }
 
 /// A socket that notes what the client does.

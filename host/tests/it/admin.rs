@@ -330,6 +330,27 @@ fn an_error_has_the_same_id_everywhere() {
 }
 
 #[test]
+fn heads_that_can_not_be_read_are_counted_and_logged() {
+    let site = Site::new();
+    site.put("weir.yaml", "workers: 1\nlisten: [address: 127.0.0.1:0]\nadmin: { address: 127.0.0.1:0 }\nroutes: []\n");
+    let gateway = site.start();
+    let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 << 10));
+    let heads = [
+        ("no request\r\n\r\n", 400, "bad_request"),
+        (&*long, 431, "head_too_large"),
+        ("GET /?q=\" HTTP/1.1\r\n\r\n", 400, "bad_request"),
+    ];
+    for (place, (head, status, error)) in heads.into_iter().enumerate() {
+        let mut client = gateway.connect();
+        client.send(head);
+        assert!(client.rest().starts_with(&format!("HTTP/1.1 {status} ")));
+        let line = logged(&gateway, place + 1).remove(place);
+        assert_eq!((&line["status"], &line["error"]), (&json!(status), &json!(error)));
+    }
+    assert_eq!(gateway.metric("weir_requests_total"), 3);
+}
+
+#[test]
 fn nothing_that_a_client_sends_breaks_a_line() {
     let site = Site::new();
     let name = "a \"b\\c \u{e9}\u{202e}";
