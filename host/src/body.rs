@@ -2,6 +2,8 @@
 //! deadline while nothing moves.
 
 use std::{
+    error::Error,
+    io,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
@@ -52,6 +54,16 @@ impl RequestBody {
     }
 }
 
+/// Why a request's body can't be read on: its chunks are none, or it has ended
+/// too early.
+fn broken(error: &hyper::Error) -> ErrorKind {
+    use io::ErrorKind::{InvalidData, InvalidInput};
+    match error.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind) {
+        Some(InvalidData | InvalidInput) => ErrorKind::BadRequest("a body with invalid chunks"),
+        _ => ErrorKind::ClientGone,
+    }
+}
+
 impl Streamed {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ErrorKind>>> {
         match Pin::new(&mut self.incoming).poll_frame(cx) {
@@ -72,7 +84,7 @@ impl Streamed {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(ErrorKind::ClientGone))),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(broken(&error)))),
             Poll::Ready(None) => {
                 self.moved();
                 Poll::Ready(None)

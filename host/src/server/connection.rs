@@ -222,11 +222,11 @@ async fn serve(connection: &Rc<Connection>, closer: &Closer, io: Io) -> bool {
 }
 
 /// Counts and logs a head that hyper has refused by itself, with an empty 400 or
-/// 431.
+/// 431; HTTP/2 it leaves without an answer.
 fn note_unreadable(connection: &Connection, error: &hyper::Error) {
     if error.is_parse_too_large() {
         flow::log_unreadable(connection, ErrorKind::HeadTooLarge);
-    } else if error.is_parse() {
+    } else if error.is_parse() && !error.is_parse_version_h2() {
         flow::log_unreadable(connection, ErrorKind::BadRequest("no HTTP"));
     }
 }

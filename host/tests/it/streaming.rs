@@ -236,6 +236,27 @@ fn a_reader_that_stalls_stalls_the_upstream() {
 }
 
 #[test]
+fn a_body_that_breaks_off_is_told_from_one_that_is_none() {
+    // Takes all and says nothing.
+    let upstream = scripted(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let gateway = gateway(upstream, "", "");
+    for (chunks, why) in [
+        ("5\nhello\n0\n\n", "a body with invalid chunks"),
+        ("FFFFFFFFFFFFFFFFF\r\n", "a body with invalid chunks"),
+        ("5 hello\r\n", "a body with invalid chunks"),
+        ("5\r\nhell", "the request was cut short"),
+    ] {
+        let mut stream = connect(&gateway);
+        let head = "POST / HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(format!("{head}{chunks}").as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(why), "{chunks:?}: {answer}");
+    }
+}
+
+#[test]
 fn a_client_that_sends_too_slowly_is_let_go() {
     let upstream = scripted(|mut stream| drop(read_all(&mut stream)));
     let gateway = gateway(upstream, "timeouts: { head: 100ms, body_idle: 100ms, keep_alive: 100ms }", "");
