@@ -25,7 +25,7 @@ counts: setup
 
 # 200 connections against the weather example.
 soak: setup
-	WEIR_SOAK_SECONDS=$(SECONDS_OF_LOAD) cargo test -p weir --test it -- --nocapture soak::
+	WEIR_SOAK_SECONDS=$(SECONDS_OF_LOAD) cargo test --workspace --test it -- --nocapture soak::
 
 # Side by side with other gateways; see bench/README.md.
 bench: setup
