@@ -194,18 +194,21 @@ async fn serve(connection: &Rc<Connection>, closer: &Closer, io: Io) -> bool {
     let mut shut = false;
     let mut last_deadline = None;
     poll_fn(|cx| {
-        if let Poll::Ready(outcome) = http.as_mut().poll(cx) {
-            if let Err(error) = outcome {
-                note_unreadable(connection, &error);
-            }
-            return Poll::Ready(true);
-        }
         let closing = closer.closing(cx);
-        if closing.is_some() && !shut && connection.progress.phase.get() != Phase::Fresh {
-            shut = true;
-            http.as_mut().graceful_shutdown();
-            if http.as_mut().poll(cx).is_ready() {
+        loop {
+            // Before anything is answered, so that the answer says it.
+            if closing.is_some() && !shut && connection.progress.phase.get() != Phase::Fresh {
+                shut = true;
+                http.as_mut().graceful_shutdown();
+            }
+            if let Poll::Ready(outcome) = http.as_mut().poll(cx) {
+                if let Err(error) = outcome {
+                    note_unreadable(connection, &error);
+                }
                 return Poll::Ready(true);
+            }
+            if closing.is_none() || shut || connection.progress.phase.get() == Phase::Fresh {
+                break;
             }
         }
         let next = connection.progress.deadline(&settings.timeouts, closing);
