@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A response's body as it comes from a target.
-pub type FromTarget = crate::upstream::ResponseBody<RequestBody>;
+pub type FromTarget = crate::upstream::ResponseBody;
 
 /// A request's body, from the client to the upstream.
 pub enum RequestBody {

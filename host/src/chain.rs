@@ -21,7 +21,14 @@ use crate::{
 /// Runs the request hooks. An early answer ends the way down.
 pub async fn down(flow: &mut Flow) -> Result<Option<Content>, GatewayError> {
     let active = flow.active.clone();
-    for (place, link) in active.chain(flow.route()).iter().enumerate() {
+    let chain = active.chain(flow.route());
+    if !chain.is_empty()
+        && let Some(exchange) = &mut flow.exchange
+    {
+        exchange.request.set_forwarded(&flow.connection.client_text);
+        exchange.keep_client_fields();
+    }
+    for (place, link) in chain.iter().enumerate() {
         flow.reached = place + 1;
         if !link.request {
             continue;

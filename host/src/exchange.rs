@@ -8,9 +8,9 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, uri::PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header, uri::PathAndQuery};
 
-use crate::{error::ErrorKind, gateway::Snapshot};
+use crate::{error::ErrorKind, gateway::Snapshot, headers};
 
 mod edit;
 
@@ -67,6 +67,9 @@ pub struct RequestHead {
     pub path: Option<Box<str>>,
     /// What a plugin wants sent as Host instead of the route's choice.
     pub host: Option<HeaderValue>,
+    /// Whether the X-Forwarded fields have yet to be set, as they are not before
+    /// anybody may look: most requests are spared the making.
+    pub forwarded_pending: bool,
 }
 
 /// The response's head.
@@ -112,23 +115,25 @@ pub struct Timing {
     pub upstream: u64,
 }
 
-/// What the log and an error's answer want to know of a request, when its parts
-/// have gone elsewhere.
+/// What the log and an error's answer want to know of a request.
 #[derive(Default)]
 pub struct LogFields {
     /// The request target as it came.
     pub uri: Uri,
-    /// What the client accepts: an error may have to be told when the request's
-    /// head has gone upstream.
-    pub accept: Option<HeaderValue>,
-    /// Not read without an access log.
-    pub user_agent: Option<HeaderValue>,
+    /// What the client said of itself, from before the first plugin on.
+    pub client: Option<ClientFields>,
     /// The target that has answered.
     pub target: Option<Arc<str>>,
     /// The plugin whose failure the response tells of.
     pub failed_plugin: Option<Arc<str>>,
     /// What the response tells of.
     pub error: Option<ErrorKind>,
+}
+
+/// Fields that plugins may have changed when they are needed.
+pub struct ClientFields {
+    pub accept: Option<HeaderValue>,
+    pub user_agent: Option<HeaderValue>,
 }
 
 /// How a request has ended.
@@ -303,6 +308,29 @@ impl Exchange {
         }
     }
 
+    /// Keeps what the client said of itself before plugins change it.
+    pub fn keep_client_fields(&mut self) {
+        let field = |name| self.request.headers.get(name).cloned();
+        let (accept, user_agent) = (field(header::ACCEPT), field(header::USER_AGENT));
+        self.log.client = Some(ClientFields { accept, user_agent });
+    }
+
+    /// What media types the client accepts.
+    pub fn accept(&self) -> Option<&HeaderValue> {
+        match &self.log.client {
+            Some(kept) => kept.accept.as_ref(),
+            None => self.request.headers.get(header::ACCEPT),
+        }
+    }
+
+    /// What the client is.
+    pub fn user_agent(&self) -> Option<&HeaderValue> {
+        match &self.log.client {
+            Some(kept) => kept.user_agent.as_ref(),
+            None => self.request.headers.get(header::USER_AGENT),
+        }
+    }
+
     pub fn set_consumer(&mut self, name: Arc<str>) {
         let before = self.consumer.replace(name);
         self.undo.push(Undo::Consumer(before));
@@ -317,6 +345,13 @@ impl Exchange {
 }
 
 impl RequestHead {
+    /// Sets the X-Forwarded fields, now that somebody may look at them.
+    pub fn set_forwarded(&mut self, client: &HeaderValue) {
+        if std::mem::take(&mut self.forwarded_pending) {
+            headers::add_forwarded(&mut self.headers, client, &self.authority);
+        }
+    }
+
     /// The path that the route was matched on.
     pub fn path(&self) -> &str {
         self.path.as_deref().unwrap_or_else(|| self.target.path())

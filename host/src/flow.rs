@@ -6,7 +6,7 @@
 
 use std::{rc::Rc, time::Instant};
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 
 use crate::{
@@ -18,9 +18,8 @@ use crate::{
     error_response,
     exchange::{Ending, Exchange, HeadCaps, MadeBy, RequestHead, ResponseHead},
     gateway::{Active, Link, Settings},
-    headers,
     server::Connection,
-    upstream::Host,
+    upstream::{Host, OutgoingHead},
     worker::Worker,
 };
 
@@ -51,9 +50,6 @@ impl Flow {
         let active = worker.active();
         let settings = active.listener(connection.listener.address).unwrap_or_else(|| connection.settings.clone());
         let (head, incoming) = request.into_parts();
-        let accept = head.headers.get(header::ACCEPT).cloned();
-        let logged = active.snapshot().config.access_log;
-        let user_agent = logged.then(|| head.headers.get(header::USER_AGENT).cloned()).flatten();
         let request = RequestHead {
             method: head.method,
             version: head.version,
@@ -64,6 +60,7 @@ impl Flow {
             target: PathAndQuery::from_static("/"),
             path: None,
             host: None,
+            forwarded_pending: false,
         };
         let caps = HeadCaps { bytes: settings.limits.head, fields: settings.limits.fields };
         let started = Instant::now();
@@ -75,8 +72,6 @@ impl Flow {
             None => Box::new(Exchange::new(active.snapshot().clone(), request, caps, started)),
         };
         exchange.log.uri = head.uri;
-        exchange.log.accept = accept;
-        exchange.log.user_agent = user_agent;
         let flow = Self {
             active,
             connection,
@@ -103,7 +98,6 @@ impl Flow {
     /// Asks the route's upstream.
     pub async fn send_upstream(&mut self, body: RequestBody) -> Result<Content, GatewayError> {
         let active = self.active.clone();
-        let keep = self.looks_back_at_request();
         let Some(exchange) = &mut self.exchange else { return Err(ErrorKind::Internal.into()) };
         let snapshot = exchange.snapshot.clone();
         let (Some(route), Some(config)) = (active.route(exchange.route), snapshot.config.routes.get(exchange.route))
@@ -111,10 +105,19 @@ impl Flow {
             return Err(ErrorKind::Internal.into());
         };
         let host = host(exchange, config);
-        let request = upstream_request(exchange, body, keep, self.trailers);
-        let sent = Instant::now();
+        let head = &exchange.request;
+        let request = OutgoingHead {
+            method: &head.method,
+            target: &head.target,
+            headers: &head.headers,
+            forwarded_for: head.forwarded_pending.then_some((&self.connection.client_text, &head.authority)),
+            host,
+            trailers: self.trailers,
+        };
+        // Without plugins hardly any time has gone by.
+        let sent = if self.reached == 0 { exchange.timing.started } else { Instant::now() };
         let total = config.timeouts.total.map(|total| exchange.timing.started + total);
-        let answer = route.upstream.send(request, host, &config.timeouts);
+        let answer = route.upstream.send(request, body, &config.timeouts);
         let answer = match total {
             None => answer.await,
             Some(total) => {
@@ -130,8 +133,7 @@ impl Flow {
         }
         let response = answer.inspect_err(|error| route.upstream_series.failed(error.kind))?;
         route.upstream_series.finish(took);
-        let (mut head, body) = response.into_parts();
-        headers::strip_response(&mut head.headers);
+        let (head, body) = response.into_parts();
         exchange.timing.upstream = took;
         exchange.log.target = Some(body.target().clone());
         exchange.response =
@@ -148,7 +150,7 @@ impl Flow {
         exchange.id();
         let id = exchange.id.as_deref().unwrap_or_default();
         report(&worker, exchange, id, &error);
-        let accept = exchange.log.accept.as_ref().map(HeaderValue::as_bytes);
+        let accept = exchange.accept().map(HeaderValue::as_bytes);
         let (head, body) = error_response::respond(&error, accept, id).into_parts();
         exchange.response = Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Gateway });
         Content::Whole(body)
@@ -177,12 +179,6 @@ impl Flow {
     /// Whether a plugin still reads the heads once they have been sent.
     fn looks_back(&self) -> bool {
         self.active.chain(self.route()).iter().take(self.reached).any(|link| link.finish)
-    }
-
-    /// Whether a plugin still reads the request's head once that has gone
-    /// upstream.
-    fn looks_back_at_request(&self) -> bool {
-        self.active.chain(self.route()).iter().take(self.reached).any(|link| link.finish || link.response)
     }
 
     /// Bytes of the response's body that go to the connection.
@@ -231,7 +227,7 @@ impl Flow {
             consumer: exchange.consumer.as_deref(),
             answered_by: answered_by.or(exchange.log.failed_plugin.as_ref()).map(|name| &**name),
             error,
-            user_agent: exchange.log.user_agent.as_ref().map(HeaderValue::as_bytes),
+            user_agent: exchange.user_agent().map(HeaderValue::as_bytes),
         });
     }
 
@@ -240,8 +236,9 @@ impl Flow {
         // Who cuts the own request short hardly reads the answer to that.
         let is_gone = exchange.log.error == Some(ErrorKind::ClientGone);
         exchange.ending = if is_gone { Ending::ClientGone } else { ending };
-        self.connection.end();
-        let took = exchange.timing.started.elapsed().as_nanos() as u64;
+        let now = Instant::now();
+        self.connection.end(now);
+        let took = now.saturating_duration_since(exchange.timing.started).as_nanos() as u64;
         let status = match &exchange.response {
             Some(response) => response.status,
             None => error_response::status(ErrorKind::ClientGone),
@@ -324,22 +321,6 @@ fn host(exchange: &mut Exchange, route: &Route) -> Host {
         None if route.preserve_host && !head.authority.is_empty() => Host::Keep,
         None => Host::Target,
     }
-}
-
-/// The request as it goes upstream.
-fn upstream_request(exchange: &mut Exchange, body: RequestBody, keep: bool, trailers: bool) -> Request<RequestBody> {
-    let head = &mut exchange.request;
-    let mut request = Request::new(body);
-    let mut headers = if keep { head.headers.clone() } else { std::mem::take(&mut head.headers) };
-    if trailers {
-        // A TE field has to be named in Connection (RFC 9110 section 10.1.4).
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
-    }
-    *request.method_mut() = head.method.clone();
-    *request.uri_mut() = Uri::from(head.target.clone());
-    *request.headers_mut() = headers;
-    request
 }
 
 /// Makes head and body agree where RFC 9110 has no body (sections 15.3.5 and

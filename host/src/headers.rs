@@ -14,7 +14,7 @@ mod authority;
 mod forwarded;
 
 pub use authority::{authority, host_of, is_authority};
-pub use forwarded::{Forwarded, forward};
+pub use forwarded::{Forwarded, add_forwarded, forward, forwarded_lines};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -52,24 +52,41 @@ impl Seen {
             let text = name.as_str();
             seen.underscore |= has_underscore(text.as_bytes());
             seen.forwarded |= text.starts_with("x-forwarded-");
-            // By length, which tells most names apart from all of these.
-            match text.len() {
-                2 => seen.te |= text == "te",
-                4 if text == "host" => seen.hosts = lines(name),
-                6 => seen.expect |= text == "expect",
-                7 => seen.upgrade |= text == "upgrade",
-                9 => seen.forwarded |= text == "forwarded",
-                10 => {
-                    seen.connection |= text == "connection";
-                    seen.keep_alive |= text == "keep-alive";
-                }
-                14 if text == "content-length" => seen.content_lengths = lines(name),
-                16 => seen.proxy_connection |= text == "proxy-connection",
-                17 if text == "transfer-encoding" => seen.transfer_encodings = lines(name),
-                _ => {}
-            }
+            seen.note(text, || lines(name));
         }
         seen
+    }
+
+    /// Notes a name of the connection's or of framing, with the lines that it
+    /// has.
+    #[inline]
+    pub fn note(&mut self, name: &str, lines: impl FnOnce() -> usize) {
+        // By length, which tells most names apart from all of these.
+        match name.len() {
+            2 => self.te |= name == "te",
+            4 if name == "host" => self.hosts += lines(),
+            6 => self.expect |= name == "expect",
+            7 => self.upgrade |= name == "upgrade",
+            9 => self.forwarded |= name == "forwarded",
+            10 => {
+                self.connection |= name == "connection";
+                self.keep_alive |= name == "keep-alive";
+            }
+            14 if name == "content-length" => self.content_lengths += lines(),
+            16 => self.proxy_connection |= name == "proxy-connection",
+            17 if name == "transfer-encoding" => self.transfer_encodings += lines(),
+            _ => {}
+        }
+    }
+
+    /// Whether there is a Connection field.
+    pub fn connection(&self) -> bool {
+        self.connection
+    }
+
+    /// Whether a proxy in front has said anything, or somebody in its name.
+    pub fn forwarded(&self) -> bool {
+        self.forwarded
     }
 }
 
@@ -136,11 +153,10 @@ pub fn strip_request(headers: &mut HeaderMap, seen: &Seen) -> bool {
 }
 
 /// Takes the fields of the upstream's connection off a response, whose framing
-/// `upstream` has checked. `trailer` stays: by it hyper knows which trailers to
-/// send on.
-pub fn strip_response(headers: &mut HeaderMap) {
-    let seen = Seen::scan(headers);
-    strip(headers, &seen);
+/// has been checked and whose fields have been noted. `trailer` stays: by it
+/// hyper knows which trailers to send on.
+pub fn strip_response(headers: &mut HeaderMap, seen: &Seen) {
+    strip(headers, seen);
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

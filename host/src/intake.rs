@@ -1,8 +1,6 @@
 //! A request's first steps: what breaks HTTP is refused, what belongs to the
 //! client's connection is taken off, and a route is found.
 
-use std::net::IpAddr;
-
 use http::{Method, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 
@@ -37,17 +35,14 @@ pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
         headers::drop_underscores(&mut head.headers, &seen);
     }
     read_target(head, uri, settings.limits.target)?;
-    let client: IpAddr = head.client;
-    let forwarded = headers::forward(
-        &mut head.headers,
-        &seen,
-        client,
-        &flow.connection.client_text,
-        &head.authority,
-        &settings.trusted_proxies,
-    );
-    head.client = forwarded.client;
-    head.scheme = forwarded.scheme;
+    if seen.forwarded() {
+        let (client, trusted) = (&flow.connection.client_text, &settings.trusted_proxies);
+        let forwarded = headers::forward(&mut head.headers, head.client, client, &head.authority, trusted);
+        head.client = forwarded.client;
+        head.scheme = forwarded.scheme;
+    } else {
+        head.forwarded_pending = true;
+    }
     Ok(())
 }
 
@@ -85,6 +80,9 @@ fn with_path(target: &PathAndQuery, path: &str) -> Result<PathAndQuery, ErrorKin
 pub fn find_route(flow: &mut Flow) -> Result<(), GatewayError> {
     let Some(exchange) = &mut flow.exchange else { return Err(ErrorKind::Internal.into()) };
     let snapshot = exchange.snapshot.clone();
+    if snapshot.router.looks_at_headers() {
+        exchange.request.set_forwarded(&flow.connection.client_text);
+    }
     let head = &mut exchange.request;
     let asked = Asked {
         host: headers::host_of(&head.authority),

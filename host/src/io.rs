@@ -1,4 +1,4 @@
-//! A TCP connection as hyper wants it.
+//! A TCP connection, as hyper wants it and as we do.
 
 use std::{
     cell::RefCell,
@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::BytesMut;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -25,7 +26,8 @@ thread_local! {
     static LANDING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into_boxed_slice());
 }
 
-/// The end that hyper owns.
+/// The end that reads and writes.
+#[derive(Clone)]
 pub struct Io {
     stream: Rc<RefCell<TcpStream>>,
 }
@@ -44,6 +46,34 @@ impl Io {
         IoHandle { stream: self.stream.clone() }
     }
 
+    /// Reads what has come, to the end of `into`, and tells how much: 0 at the
+    /// other side's end.
+    pub fn poll_fill(&self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<io::Result<usize>> {
+        LANDING.with_borrow_mut(|landing| {
+            let mut landed = ReadBuf::new(landing);
+            ready!(Pin::new(&mut *self.stream.borrow_mut()).poll_read(cx, &mut landed))?;
+            into.extend_from_slice(landed.filled());
+            Poll::Ready(Ok(landed.filled().len()))
+        })
+    }
+
+    /// Writes from the start of these, in order.
+    pub fn poll_write_slices(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut stream = self.stream.borrow_mut();
+        match slices {
+            [only] => Pin::new(&mut *stream).poll_write(cx, only),
+            slices => Pin::new(&mut *stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    /// Whether the connection is open and nothing waits to be read, as far as
+    /// the runtime has been told: in that case this is no system call. A byte
+    /// that waits is lost, so the connection is good for nothing afterwards.
+    pub fn is_quiet(&self) -> bool {
+        let read = self.stream.borrow().try_read(&mut [0]);
+        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Reads as hyper does, and tells how many bytes have come.
     pub fn poll_read_count(&mut self, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<usize>> {
         LANDING.with_borrow_mut(|landing| {
@@ -57,14 +87,6 @@ impl Io {
 }
 
 impl IoHandle {
-    /// Whether the connection is open and nothing waits to be read, as far as
-    /// the runtime has been told: in that case this is no system call. A byte
-    /// that waits is lost, so the connection is good for nothing afterwards.
-    pub fn is_quiet(&self) -> bool {
-        let read = self.stream.borrow().try_read(&mut [0]);
-        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-    }
-
     /// Reads and drops what still comes, up to the other side's end. For when
     /// hyper has let go of its end: a close with bytes unread is a reset, which
     /// can overtake the answer that explains it.

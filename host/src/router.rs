@@ -34,6 +34,7 @@ pub struct Router {
     /// The longest of these, in bytes.
     longest_wildcard: usize,
     any_host: Paths,
+    looks_at_headers: bool,
 }
 
 /// The routes of one host pattern.
@@ -59,7 +60,8 @@ pub struct Asked<'a> {
 
 impl Router {
     pub fn new(routes: &[Route]) -> Self {
-        let mut router = Self::default();
+        let looks_at_headers = routes.iter().any(|route| !route.matches.headers.is_empty());
+        let mut router = Self { looks_at_headers, ..Self::default() };
         for (route, Route { matches, .. }) in routes.iter().enumerate() {
             if matches.hosts.is_empty() {
                 router.any_host.add(route, matches);
@@ -79,6 +81,11 @@ impl Router {
         router.wildcards.values_mut().for_each(Paths::sort);
         router.any_host.sort();
         router
+    }
+
+    /// Whether any route has a condition on header fields.
+    pub fn looks_at_headers(&self) -> bool {
+        self.looks_at_headers
     }
 
     /// Place of the best route for a request. Allocates nothing.

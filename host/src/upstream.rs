@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, Version, header};
+use http::{Method, Response};
 use http_body::Body;
 
 use crate::{
@@ -30,15 +30,17 @@ mod body;
 mod connect;
 mod echo;
 mod exchange;
+mod http1;
 mod pool;
 mod target;
-mod wire;
 
 pub use body::ResponseBody;
+pub use http1::{Host, OutgoingHead};
 
 use balance::{Balancer, InFlight};
-use body::RequestContent;
+use body::Rest;
 use exchange::Failure;
+use http1::{Connection, Head, Incoming, Outgoing};
 use target::{Lease, Target};
 
 type Address = (Arc<str>, u16);
@@ -66,13 +68,13 @@ impl Targets {
 /// A worker's upstreams and targets with their connections. It holds nothing
 /// that no configuration uses: a target's connections close with the last
 /// upstream that names it.
-pub struct Pools<B> {
+pub struct Pools {
     timer: Rc<Timer>,
-    upstreams: RefCell<HashMap<Arc<str>, Weak<Upstream<B>>>>,
-    targets: RefCell<HashMap<Address, Weak<Target<B>>>>,
+    upstreams: RefCell<HashMap<Arc<str>, Weak<Upstream>>>,
+    targets: RefCell<HashMap<Address, Weak<Target>>>,
 }
 
-impl<B> Pools<B> {
+impl Pools {
     pub fn new(timer: Rc<Timer>) -> Self {
         Self { timer, upstreams: RefCell::default(), targets: RefCell::default() }
     }
@@ -80,7 +82,7 @@ impl<B> Pools<B> {
     /// The upstream that a configuration describes. It is the one that serves
     /// already, if that has the same name and content: so this must be called
     /// while the old configuration is still alive.
-    pub fn upstream(&self, config: &config::Upstream, shared: &Targets) -> Rc<Upstream<B>> {
+    pub fn upstream(&self, config: &config::Upstream, shared: &Targets) -> Rc<Upstream> {
         let mut upstreams = self.upstreams.borrow_mut();
         if let Some(known) = upstreams.get(&config.name).and_then(Weak::upgrade)
             && known.config == *config
@@ -102,7 +104,7 @@ impl<B> Pools<B> {
         upstream
     }
 
-    fn target(&self, config: &config::Target, shared: &Targets) -> Rc<Target<B>> {
+    fn target(&self, config: &config::Target, shared: &Targets) -> Rc<Target> {
         let address = (config.host.clone(), config.port);
         let mut targets = self.targets.borrow_mut();
         if let Some(known) = targets.get(&address).and_then(Weak::upgrade) {
@@ -129,41 +131,29 @@ impl<B> Pools<B> {
 }
 
 /// A named group of targets, as one worker uses it.
-pub struct Upstream<B> {
+pub struct Upstream {
     config: config::Upstream,
     timer: Rc<Timer>,
-    way: Way<B>,
+    way: Way,
     /// Connections opened that nobody has counted yet.
     opened: Cell<u32>,
 }
 
-enum Way<B> {
+enum Way {
     Echo,
-    Targets(Balancer, Vec<Rc<Target<B>>>),
+    Targets(Balancer, Vec<Rc<Target>>),
 }
 
-/// What goes into a request's Host field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Host {
-    /// What is there.
-    Keep,
-    /// The authority of the target that is chosen.
-    Target,
-}
-
-impl<B> Upstream<B>
-where
-    B: Body<Data = Bytes, Error = GatewayError> + Unpin + 'static,
-{
+impl Upstream {
     /// Connections opened since the last call, for the metrics.
     pub fn take_opened(&self) -> u32 {
         self.opened.take()
     }
 
-    /// Sends a request and waits for the response's head.
+    /// Sends a request and waits for the response's head, which is without the
+    /// fields of the target's connection.
     ///
-    /// The request's URI is in origin-form, and its head holds no hop-by-hop
-    /// field. The body is not touched before a connection stands, so a target
+    /// The body is not touched before a connection stands, so a target
     /// that can't be reached costs nothing but time: the next one gets the whole
     /// request. A request that may have been seen is never sent twice, except
     /// one without body whose method is idempotent, once, when it went over a
@@ -173,26 +163,29 @@ where
     /// `ResponseTimeout` and `BadResponse` for what the target does wrong, and
     /// the body's own error if that is what fails. Dropping the future closes
     /// the connection.
-    pub async fn send(
+    pub async fn send<B>(
         &self,
-        request: Request<B>,
-        host: Host,
+        head: OutgoingHead<'_>,
+        body: B,
         timeouts: &RouteTimeouts,
-    ) -> Result<Response<ResponseBody<B>>, GatewayError> {
+    ) -> Result<Response<ResponseBody>, GatewayError>
+    where
+        B: Body<Data = Bytes, Error = GatewayError> + Unpin + 'static,
+    {
         let (balancer, targets) = match &self.way {
             // Boxed, as it would make the future of every other request larger.
-            Way::Echo => return Box::pin(echo::answer(request, &self.config.name)).await,
+            Way::Echo => return Box::pin(echo::answer(head, body, &self.config.name)).await,
             Way::Targets(balancer, targets) => (balancer, targets),
         };
-        let request = Some(prepared(request));
+        let outgoing = Outgoing::new(head.headers, body);
         let mut sending =
-            Sending { request, host, timeouts, timer: &self.timer, opened: &self.opened, repeated: false };
+            Sending { outgoing, head, timeouts, timer: &self.timer, opened: &self.opened, repeated: false };
         let mut unreachable = Vec::new();
         let mut last = GatewayError::new(ErrorKind::Connect);
         while let Some(place) = balancer.choose(&unreachable) {
             let Some(target) = targets.get(place) else { break };
             match sending.to(target).await {
-                Ok(response) => return Ok(response),
+                Ok(answer) => return Ok(sending.response(answer)),
                 Err(Miss::Unreachable(error)) => {
                     unreachable.push(place);
                     last = error;
@@ -204,26 +197,10 @@ where
     }
 }
 
-/// Gives the request the framing that its body needs.
-fn prepared<B>(request: Request<B>) -> Request<RequestContent<B>>
-where
-    B: Body<Data = Bytes, Error = GatewayError> + Unpin,
-{
-    let mut request = request.map(RequestContent::new);
-    *request.version_mut() = Version::HTTP_11;
-    if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
-        // hyper would leave out a body of unknown length for GET and HEAD.
-        request.headers_mut().remove(header::CONTENT_LENGTH);
-        request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    request
-}
-
 /// A request on its way to one target after another.
 struct Sending<'a, B> {
-    /// Here until a connection has it.
-    request: Option<Request<RequestContent<B>>>,
-    host: Host,
+    outgoing: Outgoing<B>,
+    head: OutgoingHead<'a>,
     timeouts: &'a RouteTimeouts,
     timer: &'a Rc<Timer>,
     opened: &'a Cell<u32>,
@@ -237,57 +214,65 @@ enum Miss {
     Failed(GatewayError),
 }
 
+/// What a target has said so far, and over which connection.
+struct Answer {
+    head: Head,
+    connection: Connection,
+    lease: Lease,
+    /// Whether the request is through.
+    is_sent: bool,
+}
+
 impl<B> Sending<'_, B>
 where
     B: Body<Data = Bytes, Error = GatewayError> + Unpin + 'static,
 {
-    async fn to(&mut self, target: &Rc<Target<B>>) -> Result<Response<ResponseBody<B>>, Miss> {
+    async fn to(&mut self, target: &Rc<Target>) -> Result<Answer, Miss> {
         let lease = Lease::new(target);
-        if self.host == Host::Target
-            && let Some(request) = &mut self.request
-        {
-            request.headers_mut().insert(header::HOST, target.host_field.clone());
-        }
         if !self.repeated
-            && let Some(mut link) = target.pool.checkout()
+            && let Some(mut connection) = target.pool.checkout()
         {
-            let repeatable = self.request.as_ref().is_some_and(is_repeatable);
-            if repeatable {
-                link.written.remember();
-            }
-            match exchange::run(&mut link, &mut self.request, self.timeouts.response, self.timer).await {
-                Ok(response) => return lease.response(link, response).map_err(Miss::Failed),
-                Err(Failure::Final(error)) => return Err(Miss::Failed(error)),
-                Err(Failure::Broken(error)) => {
-                    self.repeated = true;
-                    if self.request.is_none() && repeatable {
-                        self.request = link.written.request().map(|head| head.map(|()| RequestContent::empty()));
-                    }
-                    if self.request.is_none() {
-                        return Err(Miss::Failed(error));
-                    }
-                }
+            match self.over(&mut connection, target).await {
+                Ok((head, is_sent)) => return Ok(Answer { head, connection, lease, is_sent }),
+                Err(Failure::Broken(_)) if self.may_repeat() => self.repeated = true,
+                Err(Failure::Broken(error) | Failure::Final(error)) => return Err(Miss::Failed(error)),
             }
         }
         // Boxed, as it is rare and would make the future of every request larger.
         let connect = Box::pin(connect::connect(target, self.timeouts.connect, self.timer));
-        let mut link = connect.await.map_err(Miss::Unreachable)?;
+        let mut connection = connect.await.map_err(Miss::Unreachable)?;
         self.opened.set(self.opened.get() + 1);
-        match exchange::run(&mut link, &mut self.request, self.timeouts.response, self.timer).await {
-            Ok(response) => lease.response(link, response).map_err(Miss::Failed),
+        match self.over(&mut connection, target).await {
+            Ok((head, is_sent)) => Ok(Answer { head, connection, lease, is_sent }),
             Err(Failure::Final(error) | Failure::Broken(error)) => Err(Miss::Failed(error)),
         }
     }
-}
 
-/// Whether a request may be sent again even if it has been seen (RFC 9110
-/// 9.2.2).
-fn is_repeatable<B>(request: &Request<RequestContent<B>>) -> bool
-where
-    B: Body<Data = Bytes, Error = GatewayError> + Unpin,
-{
-    matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE)
-        && request.body().is_end_stream()
+    async fn over(&mut self, connection: &mut Connection, target: &Target) -> Result<(Head, bool), Failure> {
+        self.outgoing.start(&self.head, &target.host_field);
+        let outcome =
+            exchange::run(connection, &mut self.outgoing, self.head.method, self.timeouts.response, self.timer).await;
+        outcome.map_err(|failure| failure.at(&target.authority))
+    }
+
+    /// Whether the request may go over another connection, as this one broke:
+    /// nothing of it was sent, or it may be seen twice (RFC 9110 section 9.2.2).
+    fn may_repeat(&self) -> bool {
+        const IDEMPOTENT: [Method; 5] = [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE];
+        !self.outgoing.is_touched() || (self.outgoing.is_bodiless() && IDEMPOTENT.contains(self.head.method))
+    }
+
+    /// Ties the connection to the response's body.
+    fn response(self, answer: Answer) -> Response<ResponseBody> {
+        let Answer { head, connection, lease, is_sent } = answer;
+        // Boxed by nature: a task of its own, and rare.
+        let rest = (!is_sent).then(|| Rest::send(self.outgoing, connection.io().clone()));
+        let incoming = Incoming::new(connection, head.framing);
+        let mut response = Response::new(ResponseBody::new(incoming, lease, head.persistent, rest));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use crate::{
     access_log::{AccessLog, Writer},
     admin::AdminState,
-    body::RequestBody,
     clock::Clock,
     exchange::Exchange,
     gateway::{Active, Gateway},
@@ -88,7 +87,7 @@ pub struct Worker {
     pub calls: Semaphore,
     pub access_log: AccessLog,
     pub series: Arc<WorkerSeries>,
-    pub upstreams: upstream::Pools<RequestBody>,
+    pub upstreams: upstream::Pools,
     gauge: CallGauge,
     active: RefCell<Rc<Active>>,
     prepared: RefCell<Option<Rc<Active>>>,

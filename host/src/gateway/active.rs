@@ -7,7 +7,6 @@ use ipnet::IpNet;
 
 use super::{Gateway, Snapshot};
 use crate::{
-    body::RequestBody,
     config::{ListenerLimits, ListenerTimeouts, OnError, UnderscoreHeaders},
     error::ErrorKind,
     metrics::{self, ListenerSeries, PluginSeries, RouteSeries, UpstreamSeries},
@@ -33,7 +32,7 @@ pub struct Active {
 /// A route with what belongs to the worker.
 pub struct ActiveRoute {
     pub chain: Vec<Link>,
-    pub upstream: Rc<Upstream<RequestBody>>,
+    pub upstream: Rc<Upstream>,
     pub series: Arc<RouteSeries>,
     pub upstream_series: Arc<UpstreamSeries>,
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
-use super::{Seen, authority::is_authority, elements, joined, remove_where};
+use super::{authority::is_authority, elements, joined, remove_where};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -19,45 +19,51 @@ pub struct Forwarded {
     pub scheme: &'static str,
 }
 
-/// Reads what a proxy in front says, if it is trusted, and writes what the
-/// upstream is to believe: the way that a trusted proxy tells with its own
+/// Reads what proxies in front say, if the last one is trusted, and writes what
+/// the upstream is to believe: the way that a trusted proxy tells with its own
 /// address behind, else the client's address alone. `client` is the
 /// connection's address in canonical form, `client_text` the same as text.
 pub fn forward(
     headers: &mut HeaderMap,
-    seen: &Seen,
     client: IpAddr,
     client_text: &HeaderValue,
     authority: &HeaderValue,
     trusted: &[IpNet],
 ) -> Forwarded {
-    let mut forwarded = Forwarded { client, scheme: "http" };
-    let mut way = client_text.clone();
-    let mut host = authority.clone();
-    if seen.forwarded {
-        let is_trusted = |address: IpAddr| trusted.iter().any(|net| net.contains(&address));
-        if is_trusted(client) {
-            forwarded.client = walk(headers, client, is_trusted);
-            way = extended(headers, client_text);
-            if single(headers, &X_FORWARDED_PROTO).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"https")) {
-                forwarded.scheme = "https";
-            }
-            if let Some(told) = single(headers, &X_FORWARDED_HOST).filter(|told| is_authority(told)) {
-                host = told.clone();
-            }
-        } else {
-            remove_where(headers, |name| name == "forwarded" || name.starts_with("x-forwarded-"));
-        }
+    let is_trusted = |address: IpAddr| trusted.iter().any(|net| net.contains(&address));
+    if !is_trusted(client) {
+        remove_where(headers, |name| name == "forwarded" || name.starts_with("x-forwarded-"));
+        add_forwarded(headers, client_text, authority);
+        return Forwarded { client, scheme: "http" };
     }
-    headers.insert(X_FORWARDED_FOR, way);
+    let is_secure = single(headers, &X_FORWARDED_PROTO).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"https"));
+    let forwarded =
+        Forwarded { client: walk(headers, client, is_trusted), scheme: if is_secure { "https" } else { "http" } };
+    let told = single(headers, &X_FORWARDED_HOST).filter(|told| is_authority(told));
+    let (way, host) = (extended(headers, client_text), told.unwrap_or(authority).clone());
+    add_forwarded(headers, &way, &host);
     headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(forwarded.scheme));
-    if host.is_empty() {
-        // There may be one that says nothing of use.
-        headers.remove(X_FORWARDED_HOST);
-    } else {
-        headers.insert(X_FORWARDED_HOST, host);
-    }
     forwarded
+}
+
+/// Sets the fields for a client that nobody trusted stands before, which has
+/// asked for `host` over plain HTTP.
+pub fn add_forwarded(headers: &mut HeaderMap, client: &HeaderValue, host: &HeaderValue) {
+    // There may be a host that says nothing of use.
+    headers.remove(X_FORWARDED_HOST);
+    for (name, value) in forwarded_lines(client, host) {
+        headers.insert(name, value.clone());
+    }
+}
+
+/// The same fields as they go upstream.
+pub fn forwarded_lines<'a>(
+    client: &'a HeaderValue,
+    host: &'a HeaderValue,
+) -> impl Iterator<Item = (HeaderName, &'a HeaderValue)> {
+    static HTTP: HeaderValue = HeaderValue::from_static("http");
+    let host = (!host.is_empty()).then_some((X_FORWARDED_HOST, host));
+    [(X_FORWARDED_FOR, client), (X_FORWARDED_PROTO, &HTTP)].into_iter().chain(host)
 }
 
 /// The address that the last trusted proxy has seen: from the right, the first

@@ -157,7 +157,8 @@ fn what_the_gateway_sets_later_can_not_be_named() {
     strip_request(&mut headers, &seen);
     headers.insert("x-user", HeaderValue::from_static("alice"));
     // A second look, as a response gets one, finds nothing that names it.
-    strip_response(&mut headers);
+    let seen = Seen::scan(&headers);
+    strip_response(&mut headers, &seen);
     assert_eq!(names(&headers), ["x-user"]);
 }
 
@@ -196,7 +197,8 @@ fn a_response_keeps_its_trailer_field() {
         ("set-cookie", "b"),
         ("proxy-authenticate", "Basic"),
     ]);
-    strip_response(&mut headers);
+    let seen = Seen::scan(&headers);
+    strip_response(&mut headers, &seen);
     assert_eq!(names(&headers), ["proxy-authenticate", "set-cookie", "trailer"]);
     assert_eq!(headers.get_all("set-cookie").iter().collect::<Vec<_>>(), ["a", "b"]);
 }

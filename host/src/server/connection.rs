@@ -85,8 +85,9 @@ impl Connection {
     }
 
     /// Its answer is complete.
-    pub fn end(&self) {
-        self.progress.enter(Phase::Idle);
+    pub fn end(&self, now: Instant) {
+        self.progress.phase.set(Phase::Idle);
+        self.progress.since.set(now);
     }
 
     /// The answer can't be completed: whoever reads it must see that.

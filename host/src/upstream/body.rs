@@ -1,105 +1,60 @@
-//! Bodies as this side sees them: a request's on its way to a connection, and
-//! a response's, which holds on to its connection until it ends.
+//! A response's body, which holds on to its connection until it ends.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    future::poll_fn,
     pin::Pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, ready},
-    time::Instant,
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use tokio::task::JoinHandle;
 
-use super::target::Lease;
-use crate::error::{ErrorKind, GatewayError};
-
-/// Whose turn it is while a request's body is sent.
-#[derive(Debug, Clone, Copy)]
-pub enum Progress {
-    /// The client's: no more of the body has come.
-    Downstream,
-    /// The target's, since then: to take what there is, or to respond.
-    Upstream(Instant),
-}
-
-/// A request's body, watched on its way.
-pub struct RequestContent<B> {
-    body: Option<B>,
-    /// Not there for an empty body.
-    progress: Option<Rc<Cell<Progress>>>,
-}
-
-impl<B: Body> RequestContent<B> {
-    pub fn new(body: B) -> Self {
-        let progress = (!body.is_end_stream()).then(|| Rc::new(Cell::new(Progress::Downstream)));
-        Self { body: Some(body), progress }
-    }
-
-    pub fn empty() -> Self {
-        Self { body: None, progress: None }
-    }
-
-    pub fn progress(&self) -> Option<Rc<Cell<Progress>>> {
-        self.progress.clone()
-    }
-}
-
-impl<B> Body for RequestContent<B>
-where
-    B: Body<Data = Bytes, Error = GatewayError> + Unpin,
-{
-    type Data = Bytes;
-    type Error = GatewayError;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, GatewayError>>> {
-        let content = self.get_mut();
-        let Some(body) = &mut content.body else { return Poll::Ready(None) };
-        let frame = Pin::new(body).poll_frame(cx);
-        if let Some(progress) = &content.progress {
-            let ready = frame.is_ready();
-            progress.set(if ready { Progress::Upstream(Instant::now()) } else { Progress::Downstream });
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(B::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or(SizeHint::with_exact(0), B::size_hint)
-    }
-}
+use super::{
+    http1::{Broken, Incoming, Outgoing, SendError},
+    target::Lease,
+};
+use crate::{
+    error::{ErrorKind, GatewayError},
+    io::Io,
+};
 
 /// A response's body. When it has been read to its end, its connection is there
 /// for the next request at once; dropped before that, it closes it.
-pub struct ResponseBody<B> {
-    source: Source<B>,
+pub struct ResponseBody {
+    source: Source,
     target: Arc<str>,
 }
 
-enum Source<B> {
-    /// Without a lease from the end on, whichever way it ended.
-    Connection {
-        incoming: Incoming,
-        lease: Option<Lease<B>>,
-        reusable: bool,
-    },
+enum Source {
     Whole(Bytes),
+    Connection(Reading),
+    /// All of a connection's body has been read, or it has broken.
+    Ended,
 }
 
-impl<B> ResponseBody<B> {
-    pub(super) fn new(incoming: Incoming, lease: Lease<B>, reusable: bool) -> Self {
+/// A body that comes over a connection.
+struct Reading {
+    incoming: Incoming,
+    lease: Lease,
+    /// Whether the connection may be used again, as far as the response goes.
+    persistent: bool,
+    /// The request's body, where that has not been sent to its end.
+    rest: Option<Rest>,
+}
+
+impl ResponseBody {
+    pub(super) fn new(incoming: Incoming, lease: Lease, persistent: bool, rest: Option<Rest>) -> Self {
         let target = lease.target.authority.clone();
-        let mut lease = Some(lease);
-        if incoming.is_end_stream() {
-            finish(&mut lease, reusable);
+        let is_end = incoming.is_end();
+        let mut body = Self { source: Source::Connection(Reading { incoming, lease, persistent, rest }), target };
+        if is_end {
+            body.end();
         }
-        Self { source: Source::Connection { incoming, lease, reusable }, target }
+        body
     }
 
     pub(super) fn whole(bytes: Bytes, target: Arc<str>) -> Self {
@@ -111,56 +66,130 @@ impl<B> ResponseBody<B> {
     pub fn target(&self) -> &Arc<str> {
         &self.target
     }
-}
 
-fn finish<B>(lease: &mut Option<Lease<B>>, reusable: bool) {
-    if let Some(lease) = lease.take() {
-        lease.finish(reusable);
+    /// The body is through. Where the request is not, the connection closes.
+    fn end(&mut self) {
+        if let Source::Connection(reading) = std::mem::replace(&mut self.source, Source::Ended) {
+            let is_sent = reading.rest.is_none_or(|rest| rest.is_sent());
+            reading.lease.finish(reading.incoming.into_connection(), reading.persistent && is_sent);
+        }
     }
 }
 
-impl<B> Body for ResponseBody<B> {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = GatewayError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, GatewayError>>> {
-        match &mut self.get_mut().source {
+        let body = self.get_mut();
+        match &mut body.source {
+            Source::Ended => Poll::Ready(None),
             Source::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Source::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Source::Connection { incoming, lease, reusable } => {
-                let frame = ready!(Pin::new(&mut *incoming).poll_frame(cx));
-                Poll::Ready(match frame {
-                    Some(Ok(frame)) => {
-                        // Whoever reads may stop here, without asking for more.
-                        if frame.is_trailers() || incoming.is_end_stream() {
-                            finish(lease, *reusable);
-                        }
-                        Some(Ok(frame))
+            Source::Connection(reading) => match reading.poll_frame(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some(Err(error))) => {
+                    body.source = Source::Ended;
+                    Poll::Ready(Some(Err(error)))
+                }
+                Poll::Ready(frame) => {
+                    // Whoever reads may stop here, without asking for more.
+                    if frame.is_none() || reading.incoming.is_end() {
+                        body.end();
                     }
-                    Some(Err(error)) => {
-                        *lease = None;
-                        Some(Err(GatewayError::because(ErrorKind::BadResponse, error)))
-                    }
-                    None => {
-                        finish(lease, *reusable);
-                        None
-                    }
-                })
-            }
+                    Poll::Ready(frame)
+                }
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
+            Source::Ended => true,
             Source::Whole(bytes) => bytes.is_empty(),
-            Source::Connection { incoming, .. } => incoming.is_end_stream(),
+            Source::Connection(reading) => reading.incoming.is_end(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
+            Source::Ended => SizeHint::with_exact(0),
             Source::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::Connection { incoming, .. } => incoming.size_hint(),
+            Source::Connection(reading) => reading.incoming.size_hint(),
         }
+    }
+}
+
+impl Reading {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, GatewayError>>> {
+        if let Some(rest) = &self.rest
+            && let Poll::Ready(error) = rest.poll_failed(cx)
+        {
+            return Poll::Ready(Some(Err(error)));
+        }
+        self.incoming.poll_frame(cx).map_err(|broken| match broken {
+            Broken::Cut(error) => GatewayError::because(ErrorKind::BadResponse, error),
+            Broken::Malformed(malformed) => GatewayError::because(ErrorKind::BadResponse, malformed),
+        })
+    }
+}
+
+/// The rest of a request, which goes on while its response comes: a target may
+/// answer early, and a client may not read before it has sent everything. This
+/// alone of an exchange runs in a task of its own.
+pub struct Rest {
+    task: JoinHandle<()>,
+    state: Rc<RestState>,
+}
+
+#[derive(Default)]
+struct RestState {
+    sent: Cell<bool>,
+    /// What the request's body has failed with.
+    failure: RefCell<Option<GatewayError>>,
+    reader: RefCell<Option<Waker>>,
+}
+
+impl Rest {
+    pub fn send<B>(mut outgoing: Outgoing<B>, io: Io) -> Self
+    where
+        B: Body<Data = Bytes, Error = GatewayError> + Unpin + 'static,
+    {
+        let state = Rc::new(RestState::default());
+        let shared = state.clone();
+        let task = tokio::task::spawn_local(async move {
+            match poll_fn(|cx| outgoing.poll_send(cx, &io)).await {
+                Ok(()) => shared.sent.set(true),
+                // A target that has answered need not read on.
+                Err(SendError::Connection(_)) => {}
+                Err(SendError::Body(error)) => {
+                    *shared.failure.borrow_mut() = Some(error);
+                    let reader = shared.reader.borrow_mut().take();
+                    reader.into_iter().for_each(Waker::wake);
+                }
+            }
+        });
+        Self { task, state }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.state.sent.get()
+    }
+
+    /// Ready when the request's body has failed.
+    fn poll_failed(&self, cx: &mut Context<'_>) -> Poll<GatewayError> {
+        if let Some(error) = self.state.failure.borrow_mut().take() {
+            return Poll::Ready(error);
+        }
+        let replaced = self.state.reader.borrow_mut().replace(cx.waker().clone());
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Rest {
+    /// Nobody waits any more for what becomes of the request.
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

@@ -3,12 +3,15 @@
 use std::{collections::BTreeMap, future::poll_fn, pin::Pin, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body;
 use serde::Serialize;
 
-use super::ResponseBody;
-use crate::error::{ErrorKind, GatewayError};
+use super::{OutgoingHead, ResponseBody};
+use crate::{
+    error::{ErrorKind, GatewayError},
+    headers,
+};
 
 /// Bytes of a body that are shown; of a longer one only the length.
 const SHOWN: usize = 64 << 10;
@@ -33,17 +36,17 @@ enum Field {
 }
 
 /// Reads the whole request and describes it.
-pub async fn answer<B>(request: Request<B>, name: &Arc<str>) -> Result<Response<ResponseBody<B>>, GatewayError>
+pub async fn answer<B>(head: OutgoingHead<'_>, body: B, name: &Arc<str>) -> Result<Response<ResponseBody>, GatewayError>
 where
     B: Body<Data = Bytes, Error = GatewayError> + Unpin,
 {
-    let (head, body) = request.into_parts();
     let (body, length) = read(body).await?;
+    let headers = sent(&head);
     let shown = length <= SHOWN as u64;
     let echo = Echo {
         method: head.method.as_str(),
-        path: head.uri.path_and_query().map_or("/", |path| path.as_str()),
-        headers: fields(&head.headers),
+        path: head.target.as_str(),
+        headers: fields(&headers),
         body: shown.then(|| String::from_utf8_lossy(&body).into_owned()),
         body_length: (!shown).then_some(length),
     };
@@ -69,6 +72,15 @@ where
         }
     }
     Ok((start, length))
+}
+
+/// All fields that a target would get.
+fn sent(head: &OutgoingHead<'_>) -> HeaderMap {
+    let mut headers = head.headers.clone();
+    if let Some((client, host)) = head.forwarded_for {
+        headers::add_forwarded(&mut headers, client, host);
+    }
+    headers
 }
 
 fn fields(headers: &HeaderMap) -> BTreeMap<&str, Field> {

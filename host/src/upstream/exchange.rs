@@ -1,23 +1,18 @@
 //! One request over one connection.
 
 use std::{
-    cell::Cell,
     error::Error,
-    pin::pin,
+    io,
     rc::Rc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Method;
 use http_body::Body;
-use hyper::{body::Incoming, client::conn::TrySendError};
 
-use super::{
-    body::{Progress, RequestContent},
-    connect::Link,
-};
+use super::http1::{Connection, Head, HeadProgress, NoHead, Outgoing, SendError, Turn};
 use crate::{
     error::{ErrorKind, GatewayError},
     timer::{Deadline, Timer},
@@ -25,63 +20,106 @@ use crate::{
 
 /// Why there is no response.
 pub enum Failure {
-    /// The connection broke, which one that had been idle may do at any time.
+    /// The connection broke before anything came, which one that had been idle
+    /// may do at any time.
     Broken(GatewayError),
     /// Another connection would not help.
     Final(GatewayError),
 }
 
+impl Failure {
+    /// Adds whose failure it is, where the log does not see it otherwise.
+    pub fn at(self, target: &str) -> Self {
+        let named = |error: GatewayError| match error.cause {
+            Some(cause) if error.kind == ErrorKind::BadResponse => {
+                GatewayError::because(error.kind, format!("{target}: {cause}"))
+            }
+            cause => GatewayError { kind: error.kind, cause },
+        };
+        match self {
+            Failure::Broken(error) => Failure::Broken(named(error)),
+            Failure::Final(error) => Failure::Final(named(error)),
+        }
+    }
+}
+
 /// Sends the request and waits for the response's head, but no longer than
-/// `limit` while it is the target's turn. Where nothing of the request has been
-/// written, it is in its place again after a failure.
+/// `limit` while it is the target's turn. Tells with the head whether the
+/// request is through.
 pub async fn run<B>(
-    link: &mut Link<B>,
-    request: &mut Option<Request<RequestContent<B>>>,
+    connection: &mut Connection,
+    outgoing: &mut Outgoing<B>,
+    method: &Method,
     limit: Duration,
     timer: &Rc<Timer>,
-) -> Result<Response<Incoming>, Failure>
+) -> Result<(Head, bool), Failure>
 where
-    B: Body<Data = Bytes, Error = GatewayError> + Unpin + 'static,
+    B: Body<Data = Bytes, Error = GatewayError> + Unpin,
 {
-    let Some(sent) = request.take() else {
-        return Err(Failure::Final(ErrorKind::Internal.into()));
-    };
-    let mut patience = Patience { limit, timer, progress: sent.body().progress(), deadline: None };
-    let mut response = pin!(link.sender.try_send_request(sent));
-    std::future::poll_fn(|cx| match response.as_mut().poll(cx) {
-        Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|error| failure(error, request))),
-        Poll::Pending => patience.poll_lost(cx).map(|()| Err(Failure::Final(ErrorKind::ResponseTimeout.into()))),
+    let mut sending = Sending::Going;
+    let mut progress = HeadProgress::default();
+    let mut patience = Patience { limit, timer, deadline: None };
+    std::future::poll_fn(|cx| {
+        if matches!(sending, Sending::Going)
+            && let Poll::Ready(outcome) = outgoing.poll_send(cx, connection.io())
+        {
+            sending = match outcome {
+                Ok(()) => Sending::Done,
+                Err(SendError::Body(error)) => return Poll::Ready(Err(Failure::Final(error))),
+                Err(SendError::Connection(error)) if !outgoing.is_touched() => {
+                    return Poll::Ready(Err(Failure::Broken(bad(error))));
+                }
+                // A target that refuses a request may answer before it closes.
+                Err(SendError::Connection(error)) => Sending::Broken(Some(error)),
+            };
+        }
+        match connection.poll_head(cx, &mut progress, method) {
+            Poll::Ready(Ok(head)) => Poll::Ready(Ok((head, matches!(sending, Sending::Done)))),
+            Poll::Ready(Err(no_head)) => Poll::Ready(Err(failure(no_head, &mut sending))),
+            Poll::Pending => {
+                ready!(patience.poll_lost(cx, outgoing.turn()));
+                Poll::Ready(Err(Failure::Final(ErrorKind::ResponseTimeout.into())))
+            }
+        }
     })
     .await
 }
 
-/// Sorts an error of hyper, and saves the request if it comes with it.
-fn failure<B>(mut error: TrySendError<Request<B>>, request: &mut Option<Request<B>>) -> Failure {
-    *request = error.take_message();
-    let error = error.into_error();
-    // The request's body has failed, not the target.
-    if let Some(own) = error.source().and_then(|source| source.downcast_ref::<GatewayError>()) {
-        let kind = own.kind;
-        return Failure::Final(GatewayError::because(kind, error));
+/// How far the request is.
+enum Sending {
+    Going,
+    Done,
+    /// The connection takes no more.
+    Broken(Option<io::Error>),
+}
+
+fn failure(no_head: NoHead, sending: &mut Sending) -> Failure {
+    match no_head {
+        // What it says to a write tells more than its end.
+        NoHead::Nothing(end) => Failure::Broken(bad(match sending {
+            Sending::Broken(error) => error.take().unwrap_or(end),
+            _ => end,
+        })),
+        NoHead::Cut(end) => Failure::Final(bad(end)),
+        NoHead::Malformed(malformed) => Failure::Final(bad(malformed)),
     }
-    let not_http = error.is_parse();
-    let error = GatewayError::because(ErrorKind::BadResponse, error);
-    if not_http { Failure::Final(error) } else { Failure::Broken(error) }
+}
+
+fn bad(why: impl Error + Send + Sync + 'static) -> GatewayError {
+    GatewayError::because(ErrorKind::BadResponse, why)
 }
 
 /// Waits for a target as long as it may take.
 struct Patience<'a> {
     limit: Duration,
     timer: &'a Rc<Timer>,
-    /// How far the request's body is, if it has one.
-    progress: Option<Rc<Cell<Progress>>>,
     deadline: Option<Deadline>,
 }
 
 impl Patience<'_> {
     /// Ready when the target has had its time. The deadline is not moved with
     /// each piece of the body, but looked into when it expires.
-    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_lost(&mut self, cx: &mut Context<'_>, turn: Option<Turn>) -> Poll<()> {
         let (limit, timer) = (self.limit, self.timer);
         let deadline = self.deadline.get_or_insert_with(|| {
             let deadline = timer.deadline();
@@ -91,9 +129,9 @@ impl Patience<'_> {
         loop {
             ready!(deadline.poll_expired(cx));
             let now = Instant::now();
-            match self.progress.as_ref().map(|progress| progress.get()) {
-                Some(Progress::Downstream) => deadline.set(now + limit),
-                Some(Progress::Upstream(since)) if since + limit > now => deadline.set(since + limit),
+            match turn {
+                Some(Turn::Client) => deadline.set(now + limit),
+                Some(Turn::Target(since)) if since + limit > now => deadline.set(since + limit),
                 _ => return Poll::Ready(()),
             }
         }
@@ -113,15 +151,15 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let timer = Timer::start();
-            let progress = Rc::new(Cell::new(Progress::Downstream));
-            let limit = Duration::from_millis(1);
-            let mut patience = Patience { limit, timer: &timer, progress: Some(progress.clone()), deadline: None };
-            let mut lost = async |progress_now, wait| {
-                progress.set(progress_now);
-                timer.timeout(Duration::from_millis(wait), poll_fn(|cx| patience.poll_lost(cx))).await.is_ok()
+            let mut patience = Patience { limit: Duration::from_millis(1), timer: &timer, deadline: None };
+            let mut lost = async |turn, wait| {
+                timer
+                    .timeout(Duration::from_millis(wait), poll_fn(|cx| patience.poll_lost(cx, Some(turn))))
+                    .await
+                    .is_ok()
             };
-            assert!(!lost(Progress::Downstream, 50).await);
-            assert!(lost(Progress::Upstream(timer.now()), 10_000).await);
+            assert!(!lost(Turn::Client, 50).await);
+            assert!(lost(Turn::Target(timer.now()), 10_000).await);
         });
     }
 }

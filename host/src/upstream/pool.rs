@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::connect::Link;
+use super::http1::Connection;
 
 /// Idle connections kept for each target; more are closed.
 const IDLE: usize = 128;
@@ -14,46 +14,42 @@ const LIFETIME: Duration = Duration::from_secs(60);
 
 /// The last one used is the first to be used again, so that those that are not
 /// needed grow old and go.
-pub struct Pool<B> {
-    idle: RefCell<Vec<Idle<B>>>,
+#[derive(Default)]
+pub struct Pool {
+    idle: RefCell<Vec<Idle>>,
 }
 
-struct Idle<B> {
-    link: Link<B>,
+struct Idle {
+    connection: Connection,
     /// When a sweep first saw it idle. No clock is read for a request.
     since: Option<Instant>,
 }
 
-impl<B> Default for Pool<B> {
-    fn default() -> Self {
-        Self { idle: RefCell::default() }
-    }
-}
-
-impl<B> Pool<B> {
+impl Pool {
     /// A connection that may be used: open, and with nothing to be read that no
     /// request has asked for. Any other is closed.
-    pub fn checkout(&self) -> Option<Link<B>> {
+    pub fn checkout(&self) -> Option<Connection> {
         loop {
-            let link = self.idle.borrow_mut().pop()?.link;
-            if link.is_usable() {
-                return Some(link);
+            let connection = self.idle.borrow_mut().pop()?.connection;
+            if connection.is_usable() {
+                return Some(connection);
             }
         }
     }
 
-    /// Takes a connection back that has done its work.
-    pub fn put(&self, link: Link<B>) {
+    /// Takes a connection back that has done its work. One that has more to say
+    /// is closed.
+    pub fn put(&self, mut connection: Connection) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < IDLE {
-            idle.push(Idle { link, since: None });
+        if idle.len() < IDLE && connection.rest() {
+            idle.push(Idle { connection, since: None });
         }
     }
 
     pub fn sweep(&self, now: Instant) {
         self.idle.borrow_mut().retain_mut(|idle| {
             let since = *idle.since.get_or_insert(now);
-            now.saturating_duration_since(since) < LIFETIME && idle.link.is_usable()
+            now.saturating_duration_since(since) < LIFETIME && idle.connection.is_usable()
         });
     }
 

@@ -2,26 +2,22 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use http::{HeaderValue, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
+use http::HeaderValue;
 
-use super::{balance::InFlight, body::ResponseBody, connect::Link, pool::Pool};
-use crate::{
-    config,
-    error::{ErrorKind, GatewayError},
-};
+use super::{balance::InFlight, http1::Connection, pool::Pool};
+use crate::config;
 
 /// A target as one worker uses it; all its upstreams there share it.
-pub struct Target<B> {
+pub struct Target {
     pub host: Arc<str>,
     pub port: u16,
     pub authority: Arc<str>,
     pub host_field: HeaderValue,
     pub in_flight: Arc<InFlight>,
-    pub pool: Pool<B>,
+    pub pool: Pool,
 }
 
-impl<B> Target<B> {
+impl Target {
     pub fn new(config: &config::Target, in_flight: Arc<InFlight>) -> Self {
         // A checked authority fits. One that did not would be sent as RFC 9112
         // 3.2 has it for a target without: an empty field.
@@ -38,72 +34,28 @@ impl<B> Target<B> {
 }
 
 /// A request's place in a target's count. It is given back when this goes,
-/// whatever happens; the connection goes back to the pool only if the response
-/// has come to its end.
-pub struct Lease<B> {
-    pub target: Rc<Target<B>>,
-    link: Option<Link<B>>,
+/// whatever happens.
+pub struct Lease {
+    pub target: Rc<Target>,
 }
 
-impl<B> Lease<B> {
-    pub fn new(target: &Rc<Target<B>>) -> Self {
+impl Lease {
+    pub fn new(target: &Rc<Target>) -> Self {
         target.in_flight.begin();
-        Self { target: target.clone(), link: None }
+        Self { target: target.clone() }
     }
 
-    /// Checks a response's head, and ties the connection to its body.
-    pub fn response(
-        mut self,
-        link: Link<B>,
-        response: Response<Incoming>,
-    ) -> Result<Response<ResponseBody<B>>, GatewayError> {
-        if let Err(problem) = check(&response) {
-            let cause = format!("{}: {problem}", self.target.authority);
-            return Err(GatewayError::because(ErrorKind::BadResponse, cause));
-        }
-        // hyper speaks HTTP/1.0 on a connection that has done so once, which
-        // leaves no way to frame a body of unknown length.
-        let reusable = response.version() == Version::HTTP_11;
-        link.written.forget();
-        self.link = Some(link);
-        Ok(response.map(|incoming| ResponseBody::new(incoming, self, reusable)))
-    }
-
-    /// The response has come to its end. If the request has not, or the
-    /// response asks for it, the connection is closed all the same.
-    pub fn finish(mut self, reusable: bool) {
-        if let Some(link) = self.link.take()
-            && reusable
-            && link.sender.is_ready()
-        {
-            self.target.pool.put(link);
+    /// Request and response have come to their end: another may use the
+    /// connection, unless more has come than was asked for.
+    pub fn finish(self, connection: Connection, reusable: bool) {
+        if reusable {
+            self.target.pool.put(connection);
         }
     }
 }
 
-impl<B> Drop for Lease<B> {
+impl Drop for Lease {
     fn drop(&mut self) {
         self.target.in_flight.end();
     }
-}
-
-/// What hyper lets pass and a proxy must not.
-fn check(response: &Response<Incoming>) -> Result<(), &'static str> {
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Err("switches protocols unasked");
-    }
-    let headers = response.headers();
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        // With any other coding the bytes would go on under a name that the
-        // next hop is not told.
-        if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
-            return Err("transfer coding other than chunked");
-        }
-        // RFC 9112 6.3: may be an attempt at response splitting.
-        if headers.contains_key(header::CONTENT_LENGTH) {
-            return Err("both Transfer-Encoding and Content-Length");
-        }
-    }
-    Ok(())
 }

@@ -12,8 +12,7 @@ fn told(fields: &[(&str, &str)], trusted: &[&str]) -> (String, HeaderMap) {
     let trusted: Vec<IpNet> = trusted.iter().map(|net| net.parse().unwrap()).collect();
     let authority = HeaderValue::from_static("gateway.example");
     let client = HeaderValue::from_static("10.0.0.1");
-    let seen = Seen::scan(&headers);
-    let forwarded = forward(&mut headers, &seen, "10.0.0.1".parse().unwrap(), &client, &authority, &trusted);
+    let forwarded = forward(&mut headers, "10.0.0.1".parse().unwrap(), &client, &authority, &trusted);
     assert_eq!(headers[X_FORWARDED_PROTO], forwarded.scheme);
     (format!("{} {}", forwarded.client, forwarded.scheme), headers)
 }
@@ -118,9 +117,9 @@ fn scheme_and_host_are_believed_if_they_are_clear() {
 #[test]
 fn without_a_host_none_is_told() {
     let mut headers: HeaderMap = [(X_FORWARDED_HOST, HeaderValue::from_static("a, b"))].into_iter().collect();
-    let (seen, client) = (Seen::scan(&headers), HeaderValue::from_static("::1"));
+    let client = HeaderValue::from_static("::1");
     let trusted = ["::1/128".parse().unwrap()];
-    forward(&mut headers, &seen, "::1".parse().unwrap(), &client, &HeaderValue::from_static(""), &trusted);
+    forward(&mut headers, "::1".parse().unwrap(), &client, &HeaderValue::from_static(""), &trusted);
     assert!(!headers.contains_key(X_FORWARDED_HOST));
     assert_eq!(headers[X_FORWARDED_FOR], "::1");
 }

@@ -1,14 +1,12 @@
 //! Targets that can't be reached, and connections that die.
 
-use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
+use std::time::Duration;
 
 use http::HeaderValue;
+use http_body::Body;
 
 use super::{reuse::target, support::*};
-use crate::{
-    error::ErrorKind,
-    upstream::{Host, connect::handshake},
-};
+use crate::{error::ErrorKind, upstream::http1::Connection};
 
 #[test]
 fn the_next_target_gets_the_whole_body() {
@@ -160,29 +158,31 @@ fn repeated_once_only() {
     });
 }
 
-/// The connection goes between the pool's look at it and the writing.
+/// A connection that looks well, but takes nothing.
 #[test]
 fn whatever_was_not_written_is_repeated() {
     on_worker(async |worker| {
-        let fake = Fake::answering(OK);
-        let upstream = worker.upstream(&[fake.address]);
-        let stream = tokio::net::TcpStream::connect(fake.address).await.unwrap();
-        let (link, mut connection) = handshake(stream).await.unwrap();
-        poll_fn(|cx| {
-            assert!(Pin::new(&mut connection).poll(cx).is_pending());
-            Poll::Ready(())
-        })
-        .await;
-        target(&upstream).pool.put(link);
-
-        let sent = tokio::task::spawn_local({
-            let upstream = upstream.clone();
-            let timeouts = worker.timeouts;
-            async move { read(upstream.send(post("body"), Host::Target, &timeouts).await?).await }
-        });
-        until(|| target(&upstream).pool.len() == 0).await;
-        drop(connection);
-        assert_eq!(text(sent.await.unwrap()), "ok");
-        assert_eq!(fake.wait_for_request().1, "body");
+        for body in [|| TestBody::known("body"), || TestBody::unknown([TestFrame::Data("bo"), TestFrame::Data("dy")])] {
+            let fake = Fake::start(|number, wire| match number {
+                0 => std::thread::park(),
+                _ => {
+                    while wire.request() {
+                        wire.send(OK)
+                    }
+                }
+            });
+            let upstream = worker.upstream(&[fake.address]);
+            let stream = tokio::net::TcpStream::connect(fake.address).await.unwrap();
+            socket2::SockRef::from(&stream).shutdown(std::net::Shutdown::Write).unwrap();
+            target(&upstream).pool.put(Connection::new(stream).unwrap());
+            assert_eq!(text(worker.fetch(&upstream, request("POST", body())).await), "ok");
+            assert_eq!(
+                fake.wait_for_request().1.replace("\r\n", " "),
+                match body().size_hint().exact() {
+                    Some(_) => "body",
+                    None => "2 bo 2 dy 0  ",
+                }
+            );
+        }
     });
 }

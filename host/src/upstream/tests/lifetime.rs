@@ -74,7 +74,7 @@ fn a_response_outlives_its_upstream() {
     on_worker(async |worker| {
         let fake = Fake::answering(OK);
         let upstream = worker.upstream(&[fake.address]);
-        let response = upstream.send(get(), Host::Target, &worker.timeouts).await.unwrap();
+        let response = worker.send(&upstream, get(), Host::Target).await.unwrap();
         drop(upstream);
         assert_eq!(text(read(response).await), "ok");
         tokio::task::yield_now().await;
@@ -120,11 +120,11 @@ fn workers_count_requests_together() {
         let fakes = [Fake::answering(OK), Fake::answering(OK)];
         let shared = Targets::default();
         let config = support::upstream("users", Balance::LeastRequests, &[fakes[0].address, fakes[1].address]);
-        let others: Pools<TestBody> = Pools::new(Timer::start());
+        let others: Pools = Pools::new(Timer::start());
         let (mine, theirs) = (worker.pools.upstream(&config, &shared), others.upstream(&config, &shared));
         for _ in 0..3 {
-            let held = mine.send(get(), Host::Target, &worker.timeouts).await.unwrap();
-            let other = theirs.send(get(), Host::Target, &worker.timeouts).await.unwrap();
+            let held = worker.send(&mine, get(), Host::Target).await.unwrap();
+            let other = worker.send(&theirs, get(), Host::Target).await.unwrap();
             assert_ne!(held.body().target(), other.body().target());
         }
     });

@@ -23,7 +23,7 @@ fn head_and_body_as_given() {
         let address = fake.address;
         assert_eq!(
             head,
-            format!("POST /path?query HTTP/1.1\r\nx-one: 1\r\nx-one: 2\r\nhost: {address}\r\ncontent-length: 4\r\n")
+            format!("POST /path?query HTTP/1.1\r\nhost: {address}\r\nx-one: 1\r\nx-one: 2\r\ncontent-length: 4\r\n")
         );
         assert_eq!(body, "body");
     });
@@ -37,7 +37,7 @@ fn host_is_kept_or_the_targets() {
         for (host, expected) in [(Host::Keep, "example.com".into()), (Host::Target, fake.address.to_string())] {
             let mut request = get();
             request.headers_mut().insert(header::HOST, HeaderValue::from_static("example.com"));
-            let response = upstream.send(request, host, &worker.timeouts).await.unwrap();
+            let response = worker.send(&upstream, request, host).await.unwrap();
             assert_eq!(text(read(response).await), "ok");
             assert_eq!(fake.wait_for_request().0, format!("GET /path?query HTTP/1.1\r\nhost: {expected}\r\n"));
         }
@@ -86,7 +86,7 @@ fn a_body_shorter_than_announced_is_no_whole_request() {
         let frames = [TestFrame::Data("short"), TestFrame::Wait(wait)];
         let mut request = request("POST", TestBody::unknown(frames).with_length(10));
         request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("10"));
-        assert!(worker.fetch(&upstream, request).await.is_err());
+        assert_eq!(kind(worker.fetch(&upstream, request).await), ErrorKind::ClientGone);
     });
 }
 
@@ -99,7 +99,7 @@ fn the_demo_upstream_echoes() {
         sent.headers_mut().insert("x-one", HeaderValue::from_static("1"));
         sent.headers_mut().append("x-two", HeaderValue::from_static("a"));
         sent.headers_mut().append("x-two", HeaderValue::from_static("b"));
-        let response = upstream.send(sent, Host::Target, &worker.timeouts).await.unwrap();
+        let response = worker.send(&upstream, sent, Host::Target).await.unwrap();
         assert_eq!(response.headers()["content-type"], "application/json");
         assert_eq!(&**response.body().target(), "internal:echo");
         let shown: serde_json::Value = serde_json::from_str(&text(read(response).await)).unwrap();

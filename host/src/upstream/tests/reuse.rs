@@ -3,10 +3,13 @@
 use std::rc::Rc;
 
 use super::support::*;
-use crate::upstream::{Host, Upstream, Way, target::Target};
+use crate::{
+    error::ErrorKind,
+    upstream::{Host, Upstream, Way, target::Target},
+};
 
 /// The upstream's only target.
-pub fn target(upstream: &Upstream<TestBody>) -> &Rc<Target<TestBody>> {
+pub fn target(upstream: &Upstream) -> &Rc<Target> {
     match &upstream.way {
         Way::Targets(_, targets) => &targets[0],
         Way::Echo => panic!("no target"),
@@ -52,7 +55,7 @@ fn answers_without_a_body_leave_the_connection_at_once() {
             let upstream = worker.upstream(&[fake.address]);
             for _ in 0..2 {
                 let request = request(method, TestBody::empty());
-                let response = upstream.send(request, Host::Target, &worker.timeouts).await.unwrap();
+                let response = worker.send(&upstream, request, Host::Target).await.unwrap();
                 assert_eq!(target(&upstream).pool.len(), 1);
                 assert_eq!(text(read(response).await), "");
             }
@@ -145,7 +148,7 @@ fn a_response_dropped_half_way_closes() {
             wire.wait_for_close();
         });
         let upstream = worker.upstream(&[fake.address]);
-        let response = upstream.send(get(), Host::Target, &worker.timeouts).await.unwrap();
+        let response = worker.send(&upstream, get(), Host::Target).await.unwrap();
         assert_eq!(target(&upstream).in_flight.count(), 1);
         drop(response);
         assert_eq!(target(&upstream).in_flight.count(), 0);
@@ -172,5 +175,55 @@ fn a_response_before_the_request_has_ended_closes() {
         assert_eq!(target(&upstream).pool.len(), 0);
         tokio::task::yield_now().await;
         fake.wait_for(|seen| *seen == Seen::Closed);
+    });
+}
+
+/// A target may answer early, and a client may not read before it has sent
+/// everything: so the request goes on by itself.
+#[test]
+fn a_request_goes_on_while_its_response_comes() {
+    on_worker(async |worker| {
+        let fake = Fake::start(|_, wire| {
+            while wire.request_after(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsta") {
+                wire.send(b"rt!");
+            }
+        });
+        let upstream = worker.upstream(&[fake.address]);
+        let mut seen = Vec::new();
+        for round in 1..=2 {
+            let (send, wait) = tokio::sync::oneshot::channel();
+            let body = TestBody::unknown([TestFrame::Data("start"), TestFrame::Wait(wait), TestFrame::Data("end")]);
+            let response = worker.send(&upstream, request("POST", body), Host::Target).await.unwrap();
+            send.send(()).unwrap();
+            // Nobody reads the response, and the request arrives all the same.
+            until(|| {
+                seen.extend(fake.seen());
+                seen.iter().filter(|seen| matches!(seen, Seen::Request(..))).count() == round
+            })
+            .await;
+            assert_eq!(text(read(response).await), "start!");
+            assert_eq!(target(&upstream).pool.len(), 1);
+        }
+        assert_eq!(seen.iter().filter(|seen| **seen == Seen::Accepted).count(), 1);
+    });
+}
+
+#[test]
+fn a_request_that_fails_cuts_its_response() {
+    on_worker(async |worker| {
+        let fake = Fake::start(|_, wire| {
+            wire.request_after(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsta");
+        });
+        let upstream = worker.upstream(&[fake.address]);
+        let (send, wait) = tokio::sync::oneshot::channel();
+        let frames = [TestFrame::Data("start"), TestFrame::Wait(wait), TestFrame::Error(ErrorKind::BodyTooLarge)];
+        let response = worker.send(&upstream, request("POST", TestBody::unknown(frames)), Host::Target).await.unwrap();
+        let reading = tokio::task::spawn_local(read(response));
+        tokio::task::yield_now().await;
+        send.send(()).unwrap();
+        assert_eq!(kind(reading.await.unwrap()), ErrorKind::BodyTooLarge);
+        assert_eq!((target(&upstream).in_flight.count(), target(&upstream).pool.len()), (0, 0));
+        tokio::task::yield_now().await;
+        assert!(matches!(fake.wait_for_request(), (_, body) if body.ends_with("cut")));
     });
 }

@@ -19,7 +19,7 @@ use crate::{
     config::{self, Balance, RouteTimeouts, UpstreamKind},
     error::{ErrorKind, GatewayError},
     timer::Timer,
-    upstream::{Host, Pools, ResponseBody, Targets, Upstream},
+    upstream::{Host, OutgoingHead, Pools, ResponseBody, Targets, Upstream},
 };
 
 pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -105,7 +105,13 @@ pub struct Wire {
 impl Wire {
     /// Reads a request and reports it; false when there is no other.
     pub fn request(&mut self) -> bool {
+        self.request_after(b"")
+    }
+
+    /// The same, with something said between its head and its body.
+    pub fn request_after(&mut self, early: &[u8]) -> bool {
         let head = self.head();
+        self.send(early);
         if head.is_empty() {
             let _ = self.report.send(Seen::Closed);
             return false;
@@ -167,7 +173,7 @@ impl Wire {
 
 /// One worker's upstream side.
 pub struct Worker {
-    pub pools: Pools<TestBody>,
+    pub pools: Pools,
     pub timeouts: RouteTimeouts,
 }
 
@@ -176,20 +182,38 @@ impl Worker {
         Self { pools: Pools::new(Timer::start()), timeouts: RouteTimeouts::default() }
     }
 
-    pub fn upstream(&self, targets: &[SocketAddr]) -> Rc<Upstream<TestBody>> {
+    pub fn upstream(&self, targets: &[SocketAddr]) -> Rc<Upstream> {
         self.pools.upstream(&upstream("test", Balance::RoundRobin, targets), &Targets::default())
     }
 
     /// Sends with the target's Host field and reads all of the response.
-    pub async fn fetch(&self, upstream: &Upstream<TestBody>, request: Request<TestBody>) -> Fetched {
-        read(upstream.send(request, Host::Target, &self.timeouts).await?).await
+    pub async fn fetch(&self, upstream: &Upstream, request: Request<TestBody>) -> Fetched {
+        read(self.send(upstream, request, Host::Target).await?).await
+    }
+
+    pub async fn send(
+        &self,
+        upstream: &Upstream,
+        request: Request<TestBody>,
+        host: Host,
+    ) -> Result<Response<ResponseBody>, GatewayError> {
+        let (head, body) = request.into_parts();
+        let head = OutgoingHead {
+            method: &head.method,
+            target: head.uri.path_and_query().unwrap(),
+            headers: &head.headers,
+            forwarded_for: None,
+            host,
+            trailers: false,
+        };
+        upstream.send(head, body, &self.timeouts).await
     }
 }
 
 pub type Fetched = Result<(Response<()>, String, Option<HeaderMap>), GatewayError>;
 
 /// A response's head, body and trailers.
-pub async fn read(response: Response<ResponseBody<TestBody>>) -> Fetched {
+pub async fn read(response: Response<ResponseBody>) -> Fetched {
     let (head, body) = response.into_parts();
     let mut body = pin!(body);
     let (mut text, mut trailers) = (String::new(), None);

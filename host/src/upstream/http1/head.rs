@@ -1,0 +1,123 @@
+//! The lines of a head (RFC 9112 sections 4 and 5).
+//!
+//! Names and values are checked by the `http` crate when they are made; here
+//! lines are found and taken apart. A line ends with CR LF and nothing else, so
+//! nobody behind can see a field where we see a value.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+
+use super::{FIELDS, Malformed};
+use crate::headers::Seen;
+
+/// Looks for the empty line that ends a block of lines, each byte once.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Where the line begins whose end is looked for.
+    start: usize,
+    searched: usize,
+    count: usize,
+}
+
+impl Lines {
+    /// Where the block ends, behind its empty line, if that has come. `bytes` is
+    /// what was given before and what has come since.
+    pub fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+        while let Some(offset) = memchr::memchr(b'\n', bytes.get(self.searched..).unwrap_or_default()) {
+            let feed = self.searched + offset;
+            match bytes.get(self.start..feed) {
+                Some([b'\r']) => return Ok(Some(feed + 1)),
+                Some([.., b'\r']) => {}
+                _ => return Err(Malformed("a line that ends without CR")),
+            }
+            self.count += 1;
+            self.start = feed + 1;
+            self.searched = self.start;
+        }
+        self.searched = bytes.len();
+        Ok(None)
+    }
+
+    /// Lines before the empty one.
+    pub fn count(self) -> usize {
+        self.count
+    }
+}
+
+/// A head taken apart.
+#[derive(Debug)]
+pub struct Parsed {
+    pub version: Version,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    /// Which fields of connection and framing there are.
+    pub seen: Seen,
+}
+
+/// Takes a response's head of so many lines apart, its empty line included.
+pub fn parse(head: Bytes, lines: usize) -> Result<Parsed, Malformed> {
+    let end = memchr::memchr(b'\n', &head).unwrap_or_default();
+    let (version, status) = status_line(head.get(..end).and_then(|line| line.strip_suffix(b"\r")).unwrap_or_default())?;
+    let mut seen = Seen::default();
+    let headers = fields(&head, end + 1, lines.saturating_sub(1), |name| seen.note(name.as_str(), || 1))?;
+    Ok(Parsed { version, status, headers, seen })
+}
+
+/// `HTTP/1.1 200 OK`. The reason may be missing, and the blank before it.
+fn status_line(line: &[u8]) -> Result<(Version, StatusCode), Malformed> {
+    const WRONG: Malformed = Malformed("no HTTP/1 status line");
+    let (version, rest) = match line.split_at_checked(b"HTTP/1.1 ".len()) {
+        Some((b"HTTP/1.1 ", rest)) => (Version::HTTP_11, rest),
+        Some((b"HTTP/1.0 ", rest)) => (Version::HTTP_10, rest),
+        _ => return Err(WRONG),
+    };
+    let (status, reason) = rest.split_at_checked(3).ok_or(WRONG)?;
+    let is_text = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~' | 0x80..);
+    match reason {
+        [] => {}
+        [b' ', text @ ..] if text.iter().all(is_text) => {}
+        _ => return Err(WRONG),
+    }
+    Ok((version, StatusCode::from_bytes(status).map_err(|_| WRONG)?))
+}
+
+/// The fields of a block from `at` to its empty line, `count` of them, each shown
+/// to `note`. Values are parts of the block.
+pub fn fields(
+    block: &Bytes,
+    mut at: usize,
+    count: usize,
+    mut note: impl FnMut(&HeaderName),
+) -> Result<HeaderMap, Malformed> {
+    if count > FIELDS {
+        return Err(Malformed("too many fields"));
+    }
+    let mut headers = HeaderMap::with_capacity(count);
+    for _ in 0..count {
+        let rest = block.get(at..).unwrap_or_default();
+        let line = memchr::memchr(b'\n', rest).and_then(|feed| rest.get(..feed.checked_sub(1)?));
+        let line = line.ok_or(Malformed("a line without end"))?;
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(Malformed("a field without colon"))?;
+        let (name, value) = line.split_at(colon);
+        // A folded line has a blank at its start, and so no name.
+        let name = HeaderName::from_bytes(name).map_err(|_| Malformed("a field's name that is none"))?;
+        let value = trim_blanks(value.get(1..).unwrap_or_default());
+        let value = HeaderValue::from_maybe_shared(block.slice_ref(value));
+        let value = value.map_err(|_| Malformed("a field's value with control characters"))?;
+        note(&name);
+        headers.try_append(name, value).map_err(|_| Malformed("too many fields"))?;
+        at += line.len() + 2;
+    }
+    Ok(headers)
+}
+
+/// Blanks around a value are no part of it (RFC 9112 section 5.1).
+fn trim_blanks(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
