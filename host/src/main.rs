@@ -12,8 +12,10 @@ use weir::{
     state::{Quota, State},
 };
 
+mod allocator;
+
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Exit codes, as sysexits(3) has them where it has one.
 const FAILURE: u8 = 1;
