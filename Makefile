@@ -3,7 +3,7 @@
 
 SECONDS_OF_LOAD ?= 60
 
-.PHONY: setup run test counts soak bench fmt
+.PHONY: setup run test installed counts soak bench fmt
 
 # The toolchain file pins Rust and names the targets; where rustup may not
 # install by itself they are added here.
@@ -17,6 +17,11 @@ run: setup
 # Everything but what is counted or soaked.
 test: setup
 	cargo test --workspace
+
+# `cargo install` gives a binary that does what the READMEs say.
+installed: setup
+	cargo install --path host --locked --force --root target/installed
+	WEIR_TEST_BINARY=$(CURDIR)/target/installed/bin/weir cargo test --workspace --test it -- the_quickstart
 
 # Instructions, allocations and system calls per request against
 # host/tests/budget.toml. Needs valgrind and strace.

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 
 use crate::{
     guests,
-    support::{Gate, Gateway, Outcome, Site, Upstream, command, eventually, ok, outcome, refuses},
+    support::{Gate, Gateway, Outcome, Site, Upstream, binary, command, eventually, ok, outcome, refuses},
 };
 
 const FAILURE: Option<i32> = Some(1);
@@ -26,7 +26,7 @@ const BAD_CONFIG: Option<i32> = Some(78);
 const VERBS: [&str; 2] = ["run", "check"];
 
 fn weir(arguments: &[&str]) -> Outcome {
-    outcome(Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).env_remove("WEIR_LOG"))
+    outcome(Command::new(binary()).args(arguments).env_remove("WEIR_LOG"))
 }
 
 /// What a command with a configuration says that does not get far.
@@ -174,7 +174,7 @@ fn a_file_that_may_not_be_read_is_a_bad_configuration() {
     site.put("weir.yaml", saying("one", "127.0.0.1:0", "127.0.0.1:0"));
     fs::set_permissions(site.path("weir.yaml"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(site.path("."), Permissions::from_mode(0o755)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_weir"), site.path("weir")).unwrap();
+    fs::copy(binary(), site.path("weir")).unwrap();
     let is_root = fs::metadata(site.path("weir")).unwrap().uid() == 0;
     for verb in VERBS {
         let mut command = Command::new(site.path("weir"));

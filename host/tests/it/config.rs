@@ -13,6 +13,8 @@ use std::{
 
 use weir::config::{self, Config, ConfigErrors};
 
+use crate::support::binary;
+
 /// The exit code for a bad configuration.
 const BAD_CONFIG: i32 = 78;
 
@@ -38,7 +40,7 @@ fn valid_files_load() {
 fn invalid_files_are_refused_with_the_text_beside_them() {
     let mut wrong = Vec::new();
     for path in cases("invalid") {
-        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        let output = Command::new(binary())
             .args(["check", "--config"])
             .arg(path.file_name().unwrap())
             .current_dir(path.parent().unwrap())

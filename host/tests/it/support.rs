@@ -156,9 +156,15 @@ impl Drop for Gateway {
     }
 }
 
+/// The binary under test: the one built with the tests, or the one that
+/// `WEIR_TEST_BINARY` names.
+pub fn binary() -> PathBuf {
+    std::env::var_os("WEIR_TEST_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_weir").into(), PathBuf::from)
+}
+
 /// The binary with a command, without what the surroundings say.
 pub fn command(verb: &str, config: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new(binary());
     command.arg(verb).arg("--config").arg(config).arg("--cache-dir").arg(cache());
     command.env_remove("WEIR_LOG");
     command
