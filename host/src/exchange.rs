@@ -242,9 +242,14 @@ impl Exchange {
         self.added_before = 0;
     }
 
-    /// What stays of an exchange that is over: its buffers.
+    /// What stays of an exchange that is over: its buffers. Whatever is a part of
+    /// the head as it was read goes, so that its memory serves the next one.
     pub fn retire(&mut self) {
         self.request.headers = HeaderMap::new();
+        self.request.authority = HeaderValue::from_static("");
+        self.request.target = PathAndQuery::from_static("/");
+        self.request.host = None;
+        self.log = LogFields::default();
         self.response = None;
         self.answer = None;
         self.consumer = None;

@@ -47,11 +47,15 @@ impl Io {
     }
 
     /// Reads what has come, to the end of `into`, and tells how much: 0 at the
-    /// other side's end.
-    pub fn poll_fill(&self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<io::Result<usize>> {
+    /// other side's end. `into` grows by no less than `room`, if it does.
+    pub fn poll_fill(&self, cx: &mut Context<'_>, into: &mut BytesMut, room: usize) -> Poll<io::Result<usize>> {
         LANDING.with_borrow_mut(|landing| {
             let mut landed = ReadBuf::new(landing);
             ready!(Pin::new(&mut *self.stream.borrow_mut()).poll_read(cx, &mut landed))?;
+            let filled = landed.filled().len();
+            if into.capacity() - into.len() < filled {
+                into.reserve(filled.max(room));
+            }
             into.extend_from_slice(landed.filled());
             Poll::Ready(Ok(landed.filled().len()))
         })

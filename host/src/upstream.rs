@@ -217,7 +217,7 @@ enum Miss {
 /// What a target has said so far, and over which connection.
 struct Answer {
     head: Head,
-    connection: Connection,
+    connection: Box<Connection>,
     lease: Lease,
     /// Whether the request is through.
     is_sent: bool,
@@ -249,7 +249,7 @@ where
     }
 
     async fn over(&mut self, connection: &mut Connection, target: &Target) -> Result<(Head, bool), Failure> {
-        self.outgoing.start(&self.head, &target.host_field);
+        self.outgoing.start(&self.head, &target.host_field, connection);
         let outcome =
             exchange::run(connection, &mut self.outgoing, self.head.method, self.timeouts.response, self.timer).await;
         outcome.map_err(|failure| failure.at(&target.authority))

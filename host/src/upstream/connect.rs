@@ -12,7 +12,7 @@ use crate::{
 
 /// Opens a connection. All addresses of the target's name are tried in their
 /// order, within `limit` in all.
-pub async fn connect(target: &Target, limit: Duration, timer: &Rc<Timer>) -> Result<Connection, GatewayError> {
+pub async fn connect(target: &Target, limit: Duration, timer: &Rc<Timer>) -> Result<Box<Connection>, GatewayError> {
     let failed =
         |kind, why: &dyn std::fmt::Display| GatewayError::because(kind, format!("{}: {why}", target.authority));
     match timer.timeout(limit, TcpStream::connect((&*target.host, target.port))).await {

@@ -64,7 +64,10 @@ where
             && let Poll::Ready(outcome) = outgoing.poll_send(cx, connection.io())
         {
             sending = match outcome {
-                Ok(()) => Sending::Done,
+                Ok(()) => {
+                    outgoing.leave_spare(connection);
+                    Sending::Done
+                }
                 Err(SendError::Body(error)) => return Poll::Ready(Err(Failure::Final(error))),
                 Err(SendError::Connection(error)) if !outgoing.is_touched() => {
                     return Poll::Ready(Err(Failure::Broken(bad(error))));

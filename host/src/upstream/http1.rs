@@ -36,6 +36,9 @@ const HEAD: usize = 64 << 10;
 /// Fields that either of them may have.
 const FIELDS: usize = 100;
 
+/// Bytes that an idle connection keeps room for: for a head and a little more.
+const ROOM: usize = 4 << 10;
+
 /// What came is no HTTP/1.1, or none that can be read in one way only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
@@ -52,8 +55,13 @@ impl std::error::Error for Malformed {}
 /// when it is dropped.
 pub struct Connection {
     io: Io,
-    /// What has come and has not been used.
+    /// What has come and has not been used. Its memory serves one response after
+    /// the other, once all parts of the one before are gone.
     received: BytesMut,
+    /// More has come at once than is kept room for.
+    is_stretched: bool,
+    /// What requests are written from.
+    spare: Vec<u8>,
 }
 
 /// A response's head, interim ones and the fields of the connection left out.
@@ -84,9 +92,10 @@ pub struct HeadProgress {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream) -> io::Result<Self> {
+    /// Boxed, as it goes from hand to hand.
+    pub fn new(stream: TcpStream) -> io::Result<Box<Self>> {
         stream.set_nodelay(true)?;
-        Ok(Self { io: Io::new(stream), received: BytesMut::new() })
+        Ok(Box::new(Self { io: Io::new(stream), received: BytesMut::new(), is_stretched: false, spare: Vec::new() }))
     }
 
     pub fn io(&self) -> &Io {
@@ -99,12 +108,21 @@ impl Connection {
         self.io.is_quiet()
     }
 
-    /// Lets go of all memory before the connection stays idle. False if more has
-    /// come than was asked for: then it is good for nothing.
+    /// Lets go of all memory but a little before the connection stays idle. False
+    /// if more has come than was asked for: then it is good for nothing.
     pub fn rest(&mut self) -> bool {
         let is_quiet = self.received.is_empty();
-        self.received = BytesMut::new();
+        if std::mem::take(&mut self.is_stretched) {
+            self.received = BytesMut::new();
+        }
         is_quiet
+    }
+
+    /// Waits for more.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = ready!(self.io.poll_fill(cx, &mut self.received, ROOM))?;
+        self.is_stretched |= self.received.len() > ROOM;
+        Poll::Ready(Ok(read))
     }
 
     /// Waits for the head of the response to a request with this method.
@@ -122,7 +140,7 @@ impl Connection {
             }
             let is_fresh = self.received.is_empty() && progress.interim == 0;
             let lost = |error| if is_fresh { NoHead::Nothing(error) } else { NoHead::Cut(error) };
-            if ready!(self.io.poll_fill(cx, &mut self.received)).map_err(lost)? == 0 {
+            if ready!(self.poll_fill(cx)).map_err(lost)? == 0 {
                 return Poll::Ready(Err(lost(io::ErrorKind::UnexpectedEof.into())));
             }
         }

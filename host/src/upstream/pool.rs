@@ -20,7 +20,7 @@ pub struct Pool {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     /// When a sweep first saw it idle. No clock is read for a request.
     since: Option<Instant>,
 }
@@ -28,7 +28,7 @@ struct Idle {
 impl Pool {
     /// A connection that may be used: open, and with nothing to be read that no
     /// request has asked for. Any other is closed.
-    pub fn checkout(&self) -> Option<Connection> {
+    pub fn checkout(&self) -> Option<Box<Connection>> {
         loop {
             let connection = self.idle.borrow_mut().pop()?.connection;
             if connection.is_usable() {
@@ -39,7 +39,7 @@ impl Pool {
 
     /// Takes a connection back that has done its work. One that has more to say
     /// is closed.
-    pub fn put(&self, mut connection: Connection) {
+    pub fn put(&self, mut connection: Box<Connection>) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < IDLE && connection.rest() {
             idle.push(Idle { connection, since: None });

@@ -47,7 +47,7 @@ impl Lease {
 
     /// Request and response have come to their end: another may use the
     /// connection, unless more has come than was asked for.
-    pub fn finish(self, connection: Connection, reusable: bool) {
+    pub fn finish(self, connection: Box<Connection>, reusable: bool) {
         if reusable {
             self.target.pool.put(connection);
         }

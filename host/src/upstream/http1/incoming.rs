@@ -12,7 +12,7 @@ use super::{Connection, Framing, Malformed, chunked::Step};
 
 /// A body that has not come to its end.
 pub struct Incoming {
-    connection: Connection,
+    connection: Box<Connection>,
     framing: Framing,
 }
 
@@ -25,12 +25,12 @@ pub enum Broken {
 }
 
 impl Incoming {
-    pub fn new(connection: Connection, framing: Framing) -> Self {
+    pub fn new(connection: Box<Connection>, framing: Framing) -> Self {
         Self { connection, framing }
     }
 
     /// Gives the connection back, behind the body's end.
-    pub fn into_connection(self) -> Connection {
+    pub fn into_connection(self) -> Box<Connection> {
         self.connection
     }
 
@@ -56,7 +56,7 @@ impl Incoming {
                 Ok(None) => {}
                 Err(malformed) => return Poll::Ready(Some(Err(Broken::Malformed(malformed)))),
             }
-            let read = ready!(self.connection.io.poll_fill(cx, &mut self.connection.received));
+            let read = ready!(self.connection.poll_fill(cx));
             match (read, &self.framing) {
                 (Ok(1..), _) => {}
                 (Ok(0), Framing::Close) => self.framing = Framing::Empty,

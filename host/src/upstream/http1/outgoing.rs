@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use http_body::{Body, Frame};
 
+use super::{Connection, ROOM};
 use crate::{
     error::{ErrorKind, GatewayError},
     headers,
@@ -114,13 +115,22 @@ where
 
     /// Begins on a new connection, to the target with this authority. Only where
     /// none has taken a byte is the request whole.
-    pub fn start(&mut self, head: &OutgoingHead<'_>, target: &HeaderValue) {
+    pub fn start(&mut self, head: &OutgoingHead<'_>, target: &HeaderValue, connection: &mut Connection) {
+        self.before = std::mem::take(&mut connection.spare);
         self.before.clear();
         self.written = 0;
         self.touched = false;
         write_head(&mut self.before, head, target, self.framing);
         if self.framing == Framing::Chunked && !self.piece.is_empty() {
             write_size(&mut self.before, self.piece.len());
+        }
+    }
+
+    /// Leaves the memory that it has written from to the connection's next
+    /// request, once it is through.
+    pub fn leave_spare(&mut self, connection: &mut Connection) {
+        if self.body.is_none() && self.before.is_empty() && self.before.capacity() <= ROOM {
+            connection.spare = std::mem::take(&mut self.before);
         }
     }
 
