@@ -175,7 +175,7 @@ impl Content {
 }
 
 impl FromUpstream {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Ending>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, GatewayError>>> {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Pending => {
                 if !self.waiting {
@@ -183,7 +183,7 @@ impl FromUpstream {
                     let idle = Instant::now() + self.idle;
                     self.deadline.set(self.total.map_or(idle, |total| total.min(idle)));
                 }
-                self.deadline.poll_expired(cx).map(|()| Some(Err(Ending::Stopped(self.expired()))))
+                self.deadline.poll_expired(cx).map(|()| Some(Err(self.expired().into())))
             }
             Poll::Ready(frame) => {
                 if self.waiting {
@@ -191,9 +191,9 @@ impl FromUpstream {
                     self.deadline.clear();
                 }
                 if frame.is_some() && self.total.is_some_and(|total| Instant::now() > total) {
-                    return Poll::Ready(Some(Err(Ending::Stopped(ErrorKind::TotalTimeout))));
+                    return Poll::Ready(Some(Err(ErrorKind::TotalTimeout.into())));
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(|_| Ending::UpstreamCut)))
+                Poll::Ready(frame)
             }
         }
     }
@@ -262,13 +262,16 @@ impl Body for ResponseBody {
                     }
                     Poll::Ready(Some(Ok(frame)))
                 }
-                Poll::Ready(Some(Err(ending))) => {
-                    if let Some(flow) = &body.flow {
-                        flow.cut();
+                Poll::Ready(Some(Err(error))) => {
+                    if let Some(flow) = &mut body.flow {
+                        flow.cut(&error);
                     }
-                    body.end(ending);
-                    let kind = if let Ending::Stopped(kind) = ending { kind } else { ErrorKind::BadResponse };
-                    Poll::Ready(Some(Err(kind.into())))
+                    body.end(match error.kind {
+                        ErrorKind::BadResponse => Ending::UpstreamCut,
+                        ErrorKind::ClientGone => Ending::ClientGone,
+                        kind => Ending::Stopped(kind),
+                    });
+                    Poll::Ready(Some(Err(error)))
                 }
             },
         }

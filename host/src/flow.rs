@@ -147,9 +147,8 @@ impl Flow {
         let worker = self.connection.worker.clone();
         let Some(exchange) = &mut self.exchange else { return Content::Empty };
         exchange.log.error = Some(error.kind);
-        exchange.id();
+        report(&worker, exchange, "request failed", &error);
         let id = exchange.id.as_deref().unwrap_or_default();
-        report(&worker, exchange, id, &error);
         let accept = exchange.accept().map(HeaderValue::as_bytes);
         let (head, body) = error_response::respond(&error, accept, id).into_parts();
         exchange.response = Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Gateway });
@@ -188,9 +187,14 @@ impl Flow {
         }
     }
 
-    /// The response can't be completed: the client must see that it is cut.
-    pub fn cut(&self) {
+    /// The response can't be completed: the client must see that it is cut, and
+    /// the log says why.
+    pub fn cut(&mut self, error: &GatewayError) {
         self.connection.cut();
+        let worker = self.connection.worker.clone();
+        if let Some(exchange) = &mut self.exchange {
+            report(&worker, exchange, "response cut", error);
+        }
     }
 
     /// Ends the request.
@@ -298,15 +302,17 @@ pub fn log_unreadable(connection: &Connection, kind: ErrorKind) {
 
 /// Logs a failure. What a plugin does wrong its pool has logged already, and what
 /// a client does wrong is in the access log.
-fn report(worker: &Worker, exchange: &Exchange, id: &str, error: &GatewayError) {
+fn report(worker: &Worker, exchange: &mut Exchange, what: &str, error: &GatewayError) {
+    exchange.id();
+    let id = exchange.id.as_deref().unwrap_or_default();
     let route = exchange.snapshot.route_name(exchange.route);
     if !matches!(error.kind.source(), ErrorSource::Upstream | ErrorSource::Internal) {
-        tracing::debug!(id, route, "request failed: {error}");
+        tracing::debug!(id, route, "{what}: {error}");
         return;
     }
     let (may, dropped) = worker.shared.failure_log.take();
     if may {
-        tracing::warn!(id, route, dropped, "request failed: {error}");
+        tracing::warn!(id, route, dropped, "{what}: {error}");
     }
 }
 

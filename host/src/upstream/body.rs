@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    fmt::Display,
     future::poll_fn,
     pin::Pin,
     rc::Rc,
@@ -127,9 +128,12 @@ impl Reading {
         {
             return Poll::Ready(Some(Err(error)));
         }
-        self.incoming.poll_frame(cx).map_err(|broken| match broken {
-            Broken::Cut(error) => GatewayError::because(ErrorKind::BadResponse, error),
-            Broken::Malformed(malformed) => GatewayError::because(ErrorKind::BadResponse, malformed),
+        self.incoming.poll_frame(cx).map_err(|broken| {
+            let why: &dyn Display = match &broken {
+                Broken::Cut(error) => error,
+                Broken::Malformed(malformed) => malformed,
+            };
+            GatewayError::because(ErrorKind::BadResponse, format!("{}: {why}", self.lease.target.authority))
         })
     }
 }

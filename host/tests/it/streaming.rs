@@ -175,10 +175,12 @@ fn a_body_is_asked_for_only_when_it_is_wanted() {
 
 #[test]
 fn what_is_cut_short_looks_cut_short() {
-    for (answer, request) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "HTTP/1.1"),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "HTTP/1.1"),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "HTTP/1.0"),
+    for (answer, request, why) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "HTTP/1.1", "unexpected end of file"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "HTTP/1.1", "unexpected end of file"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "HTTP/1.0", "unexpected end of file"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nx", "HTTP/1.1", "unexpected end of file"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nx\r\n", "HTTP/1.1", "size that is none"),
     ] {
         let upstream = scripted(move |mut stream| {
             read_until(&mut stream, "\r\n\r\n");
@@ -192,6 +194,11 @@ fn what_is_cut_short_looks_cut_short() {
         assert!(!all.ends_with("0\r\n\r\n"), "{all:?} looks whole");
         // HTTP/1.0 has nothing but the end of the connection to tell by.
         assert!(request == "HTTP/1.1" || reset, "{all:?} ends like a whole answer");
+        let line = gateway.log.wait_for("response cut: bad_response: ");
+        assert!(line.contains(&upstream.to_string()) && line.contains(why), "{line}");
+        let logged: serde_json::Value = serde_json::from_str(&gateway.access_log.wait_for("\"error\"")).unwrap();
+        assert_eq!(logged["error"], "bad_response");
+        assert!(line.contains(logged["id"].as_str().unwrap()), "{line} {logged}");
     }
 }
 
