@@ -3,7 +3,8 @@
 //!
 //! `engine` is wasmtime and its clock, `module` turns bytes into something that
 //! can be instantiated, `host` is what a guest may call, `store` are the limits
-//! of one instance, `instance` runs a hook, `pool` keeps a worker's instances.
+//! of one instance, `instance` runs a hook, `pool` keeps a worker's instances,
+//! `places` bounds how many calls there are at once.
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
@@ -15,6 +16,7 @@ pub mod engine;
 mod host;
 pub mod instance;
 pub mod module;
+pub mod places;
 pub mod pool;
 pub mod store;
 mod wasi;

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     access_log::{AccessLog, Writer},
@@ -29,7 +29,7 @@ use crate::{
     gateway::{Active, Gateway},
     logging::Budget,
     metrics::{Metrics, WorkerSeries},
-    plugin::{PluginEngine, Pool, engine::CallGauge, instance::CallError},
+    plugin::{PluginEngine, Pool, engine::CallGauge, instance::CallError, places::Places},
     server,
     state::State,
     timer::Timer,
@@ -39,7 +39,7 @@ use crate::{
 /// Plugin calls that may be under way at once on one worker. Beyond it requests
 /// wait, so that I/O gets its turn. Several times what one plugin may have by
 /// default: one that is slow must not take the turns of all others.
-const CALLS: usize = 512;
+const CALLS: u32 = 512;
 /// Exchanges kept for their buffers.
 const SPARE_EXCHANGES: usize = 64;
 /// How often unused instances and connections are let go.
@@ -84,7 +84,7 @@ pub struct Worker {
     pub shared: Arc<Shared>,
     pub timer: Rc<Timer>,
     /// Turns to run a plugin call.
-    pub calls: Semaphore,
+    pub calls: Places,
     pub access_log: AccessLog,
     pub series: Arc<WorkerSeries>,
     pub upstreams: upstream::Pools,
@@ -222,7 +222,7 @@ pub fn run(
         let worker = Rc::new(Worker {
             id,
             timer: timer.clone(),
-            calls: Semaphore::new(CALLS),
+            calls: Places::new(CALLS),
             access_log: AccessLog::new(shared.access_log.clone()),
             series: shared.metrics.worker(id).own(),
             upstreams: upstream::Pools::new(timer),

@@ -6,12 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-
 use super::{
     bindings::Action,
     instance::{CallError, Hook, Instance, too_slow},
     module::{Plugin, Use},
+    places::{Place, Places},
 };
 use crate::{error::ErrorKind, exchange::Exchange, worker::Worker};
 
@@ -28,13 +27,13 @@ pub struct Pool {
     /// The fewest instances that were idle since the last sweep: so many were
     /// not needed.
     spare: Cell<usize>,
-    places: Semaphore,
+    places: Places,
     breaker: Breaker,
 }
 
 impl Pool {
     pub fn new(plugin: Arc<Plugin>) -> Self {
-        let places = Semaphore::new(plugin.limits.instances as usize);
+        let places = Places::new(plugin.limits.instances);
         Self { plugin, idle: RefCell::default(), spare: Cell::new(0), places, breaker: Breaker::default() }
     }
 
@@ -64,8 +63,14 @@ impl Pool {
         if !self.breaker.admits() {
             return Err(ErrorKind::Suspended);
         }
-        let _place = self.place(worker, &self.places).await?;
-        let _turn = self.place(worker, &worker.calls).await?;
+        let _place = match self.places.try_take() {
+            Some(place) => place,
+            None => self.wait(worker, &self.places).await?,
+        };
+        let _turn = match worker.calls.try_take() {
+            Some(turn) => turn,
+            None => self.wait(worker, &worker.calls).await?,
+        };
         let _counted = worker.count_call();
         let mut lent = Lent { pool: self, slot, instance: None };
         match lent.run(worker, hook, used).await {
@@ -85,14 +90,14 @@ impl Pool {
         }
     }
 
-    async fn place<'a>(&self, worker: &Worker, places: &'a Semaphore) -> Result<SemaphorePermit<'a>, ErrorKind> {
-        if let Ok(permit) = places.try_acquire() {
-            return Ok(permit);
-        }
-        match worker.timer.timeout(self.plugin.limits.wait, places.acquire()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(ErrorKind::Busy),
-        }
+    #[cold]
+    fn wait<'a>(
+        &'a self,
+        worker: &'a Worker,
+        places: &'a Places,
+    ) -> impl Future<Output = Result<Place<'a>, ErrorKind>> + 'a {
+        let place = worker.timer.timeout(self.plugin.limits.wait, places.wait());
+        async { place.await.map_err(|_| ErrorKind::Busy) }
     }
 
     async fn configure(&self, instance: &mut Instance, used: &Use) -> Result<(), CallError> {
