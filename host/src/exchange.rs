@@ -15,7 +15,7 @@ use crate::{error::ErrorKind, gateway::Snapshot, headers};
 mod edit;
 
 pub use crate::headers::joined;
-pub use edit::{Edit, EditError, known_name};
+pub use edit::{Edit, EditError, checked_name, checked_value, known_name};
 
 /// Everything about one request that outlives its parts.
 pub struct Exchange {
@@ -163,6 +163,12 @@ enum Lines {
     Many(Vec<HeaderValue>),
 }
 
+impl From<Option<HeaderValue>> for Lines {
+    fn from(line: Option<HeaderValue>) -> Self {
+        line.map_or(Lines::None, Lines::One)
+    }
+}
+
 impl Lines {
     fn of(headers: &HeaderMap, name: &HeaderName) -> Self {
         let mut lines = headers.get_all(name).iter();
@@ -303,13 +309,13 @@ impl Exchange {
         }
     }
 
-    /// Applies what the plugin at a place has planned for the response.
+    /// Applies what the plugin at a place has planned for the response. Places
+    /// come last first, so what is theirs is at the end.
     pub fn apply_planned(&mut self, place: u8) {
         let Some(response) = &mut self.response else { return };
-        for (whose, edit) in &self.planned {
-            if *whose == place {
-                edit.apply(&mut response.headers);
-            }
+        let others = self.planned.iter().rposition(|(whose, _)| *whose != place).map_or(0, |last| last + 1);
+        for (_, edit) in self.planned.drain(others..) {
+            edit.apply(&mut response.headers);
         }
     }
 

@@ -65,11 +65,27 @@ impl Edit {
         }
     }
 
-    pub fn apply(&self, headers: &mut HeaderMap) {
+    pub fn apply(self, headers: &mut HeaderMap) {
         match self {
-            Edit::Set(name, value) => drop(headers.insert(name, value.clone())),
-            Edit::Append(name, value) => drop(headers.append(name, value.clone())),
+            Edit::Set(name, value) => drop(headers.insert(name, value)),
+            Edit::Append(name, value) => drop(headers.append(name, value)),
             Edit::Remove(name) => drop(headers.remove(name)),
+        }
+    }
+
+    /// Does the same and gives the lines that the name had before.
+    fn exchange(self, headers: &mut HeaderMap) -> Lines {
+        // Where no field has two lines, what the map gives back is all there
+        // was, and a second lookup is spared.
+        let repeats = headers.len() > headers.keys_len();
+        match self {
+            Edit::Set(name, value) if !repeats => headers.insert(name, value).into(),
+            Edit::Remove(name) if !repeats => headers.remove(name).into(),
+            edit => {
+                let lines = Lines::of(headers, edit.name());
+                edit.apply(headers);
+                lines
+            }
         }
     }
 }
@@ -123,12 +139,14 @@ fn known<T>(name: &str, take: impl FnOnce(&Known) -> T) -> Option<T> {
     })
 }
 
-fn checked_name(name: &str) -> Result<HeaderName, EditError> {
+/// Turns a name that a plugin may edit into one that the header map knows.
+pub fn checked_name(name: &str) -> Result<HeaderName, EditError> {
     let checked = known(name, |known| (!known.is_framing).then(|| known.name.clone()));
     checked.ok_or(EditError::InvalidName)?.ok_or(EditError::Forbidden)
 }
 
-fn checked_value(value: &[u8]) -> Result<HeaderValue, EditError> {
+/// A value without the white space around it.
+pub fn checked_value(value: &[u8]) -> Result<HeaderValue, EditError> {
     HeaderValue::from_bytes(value.trim_ascii()).map_err(|_| EditError::InvalidValue)
 }
 
@@ -138,10 +156,9 @@ impl Exchange {
         self.request_only()?;
         self.all_or_none(edits, |exchange, edit| {
             exchange.weigh(&edit, exchange.request.headers.len())?;
-            let headers = &mut exchange.request.headers;
-            let undo = Undo::Request(edit.name().clone(), Lines::of(headers, edit.name()));
-            edit.apply(headers);
-            exchange.undo.push(undo);
+            let name = edit.name().clone();
+            let lines = edit.exchange(&mut exchange.request.headers);
+            exchange.undo.push(Undo::Request(name, lines));
             Ok(())
         })
     }
@@ -154,9 +171,9 @@ impl Exchange {
         self.all_or_none(edits, |exchange, edit| {
             exchange.weigh(&edit, exchange.response.as_ref().map_or(0, |response| response.headers.len()))?;
             let Some(response) = &mut exchange.response else { return Err(EditError::Closed) };
-            let undo = Undo::Response(edit.name().clone(), Lines::of(&response.headers, edit.name()));
-            edit.apply(&mut response.headers);
-            exchange.undo.push(undo);
+            let name = edit.name().clone();
+            let lines = edit.exchange(&mut response.headers);
+            exchange.undo.push(Undo::Response(name, lines));
             Ok(())
         })
     }
