@@ -1,11 +1,8 @@
 //! Who is known: consumers by key and by name.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-};
+use std::{collections::HashMap, hash::BuildHasher, sync::Arc};
 
+use foldhash::quality::RandomState;
 use subtle::ConstantTimeEq;
 
 use crate::config::Consumer;
@@ -45,7 +42,7 @@ impl std::hash::Hasher for Unhashed {
 
 impl Identity {
     pub fn new(consumers: &[Consumer]) -> Self {
-        let seed = RandomState::new();
+        let seed = RandomState::default();
         let mut by_key: HashMap<u64, Vec<(u32, u32)>, Identical> = HashMap::default();
         let mut by_name = HashMap::with_capacity(consumers.len());
         for (place, consumer) in consumers.iter().enumerate() {
