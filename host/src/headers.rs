@@ -6,6 +6,8 @@
 //! matters: fields of the client's connection go first, so that Connection can't
 //! name a field that the gateway or a plugin sets later.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 use crate::error::ErrorKind;
@@ -247,11 +249,12 @@ fn separator(name: &HeaderName) -> &'static [u8] {
     if *name == header::COOKIE { b"; " } else { b", " }
 }
 
-/// The value of a field as one.
-pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
+/// The value of a field as one. Where it has one line, nothing is copied.
+pub fn joined<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
     let mut lines = headers.get_all(name).iter();
-    let mut value = lines.next()?.as_bytes().to_vec();
+    let mut value = Cow::Borrowed(lines.next()?.as_bytes());
     for line in lines {
+        let value = value.to_mut();
         value.extend_from_slice(separator(name));
         value.extend_from_slice(line.as_bytes());
     }

@@ -8,7 +8,14 @@
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
-use crate::{clock::Clock, error_response, exchange::Exchange, logging::Budget, metrics::Instances, state::Space};
+use crate::{
+    clock::Clock,
+    error_response,
+    exchange::{Exchange, joined, known_name},
+    logging::Budget,
+    metrics::Instances,
+    state::Space,
+};
 
 pub mod bindings;
 pub mod cache;
@@ -18,6 +25,7 @@ pub mod instance;
 pub mod module;
 pub mod places;
 pub mod pool;
+mod prepared;
 pub mod store;
 mod wasi;
 
@@ -106,10 +114,23 @@ impl ModuleContext {
 
 impl Exchange {
     /// Recognises a consumer by key, and notes it down.
-    pub fn authenticate_key(&mut self, key: &[u8]) -> Option<Arc<str>> {
-        let name = self.snapshot.identity.by_key(key)?.name.clone();
-        self.set_consumer(name.clone());
-        Some(name)
+    pub fn authenticate_key(&mut self, key: &[u8]) -> bool {
+        let Some(consumer) = self.snapshot.identity.by_key(key) else { return false };
+        let name = consumer.name.clone();
+        self.set_consumer(name);
+        true
+    }
+
+    /// The same by the value of a field; `None` without one.
+    pub fn authenticate_key_header(&mut self, name: &str) -> Option<bool> {
+        let name = known_name(name)?;
+        let consumer = self.snapshot.identity.by_key(&joined(&self.request.headers, &name)?);
+        let name = consumer.map(|consumer| consumer.name.clone());
+        let is_known = name.is_some();
+        if let Some(name) = name {
+            self.set_consumer(name);
+        }
+        Some(is_known)
     }
 
     /// The id by which this request is found in the log.

@@ -293,6 +293,11 @@ impl Space {
     }
 }
 
+/// Refuses limits that could never allow anything.
+pub fn check_limits(limits: &[Limit]) -> Result<(), StoreError> {
+    counters::check_limits(limits, 0)
+}
+
 /// The upper half of a hash chooses the shard, the lower one the slot.
 fn shard_of(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS

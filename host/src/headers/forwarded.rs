@@ -1,6 +1,9 @@
 //! What proxies say of the client: X-Forwarded-For, -Proto and -Host.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
@@ -91,7 +94,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 /// The way so far, in one line, with one more address.
 fn extended(headers: &HeaderMap, address: &HeaderValue) -> HeaderValue {
-    let Some(mut way) = joined(headers, &X_FORWARDED_FOR).filter(|way| !way.trim_ascii().is_empty()) else {
+    let Some(mut way) = joined(headers, &X_FORWARDED_FOR).map(Cow::into_owned).filter(|way| !way.trim_ascii().is_empty()) else {
         return address.clone();
     };
     way.extend_from_slice(b", ");

@@ -6,6 +6,7 @@ use super::{bindings, store::InstanceState};
 use crate::exchange::Exchange;
 
 mod clock;
+mod edits;
 mod finish;
 mod hot;
 mod identity;
@@ -17,8 +18,8 @@ mod store;
 mod types;
 
 /// Interfaces of `weir:plugin` that a component may import.
-pub const INTERFACES: [&str; 9] =
-    ["types", "request", "response", "log", "clock", "random", "store", "identity", "finish"];
+pub const INTERFACES: [&str; 10] =
+    ["types", "request", "response", "edits", "log", "clock", "random", "store", "identity", "finish"];
 
 /// Links our interfaces, and WASI's where the module was built for it.
 pub fn linker(engine: &Engine, wasi: bool) -> Result<Linker<InstanceState>> {

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wasmtime::{Engine, ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use super::{ModuleContext, wasi};
+use super::{ModuleContext, prepared::Prepared, wasi};
 use crate::{config::PluginLimits, error::ErrorKind, exchange::Exchange};
 
 /// CPU time that `configure` may take: parsing a large configuration is slower
@@ -29,6 +29,9 @@ pub struct InstanceState {
     pub exchange: Option<Box<Exchange>>,
     pub module: Arc<ModuleContext>,
     pub meter: Meter,
+    pub prepared: Prepared,
+    /// For the key that a limiter makes.
+    pub key: Vec<u8>,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -74,6 +77,8 @@ pub fn new_store(
         exchange: None,
         module: module.clone(),
         meter: Meter::new(limits, counting),
+        prepared: Prepared::default(),
+        key: Vec::new(),
         wasi: module.wasi.then(|| Box::new(Wasi { context: wasi::context(module), table: ResourceTable::new() })),
     };
     let mut store = Store::new(engine, state);

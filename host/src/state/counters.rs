@@ -26,6 +26,15 @@ pub(super) struct Counts {
     cells: Vec<Cell>,
 }
 
+/// Refuses limits that no state could make allow this cost.
+#[inline]
+pub(super) fn check_limits(limits: &[Limit], cost: u64) -> Result<(), StoreError> {
+    let is_valid =
+        |limit: &Limit| limit.quota > 0 && (1..=MAX_WINDOW).contains(&limit.window) && cost <= limit.capacity();
+    let is_valid = (1..=MAX_LIMITS).contains(&limits.len()) && limits.iter().all(is_valid);
+    if is_valid { Ok(()) } else { Err(StoreError::Invalid) }
+}
+
 /// One call of `take`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taking<'a> {
@@ -39,14 +48,7 @@ pub(super) struct Taking<'a> {
 impl Taking<'_> {
     /// Refuses what no state could make allowed.
     pub fn check(&self) -> Result<(), StoreError> {
-        let is_valid = |limit: &Limit| {
-            limit.quota > 0 && (1..=MAX_WINDOW).contains(&limit.window) && self.cost <= limit.capacity()
-        };
-        if (1..=MAX_LIMITS).contains(&self.limits.len()) && self.limits.iter().all(is_valid) {
-            Ok(())
-        } else {
-            Err(StoreError::Invalid)
-        }
+        check_limits(self.limits, self.cost)
     }
 
     /// What a new entry is charged.

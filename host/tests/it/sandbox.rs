@@ -3,7 +3,8 @@
 //!
 //! `load` is what is refused before it serves, `time` the limits of CPU and wall
 //! clock, `crash` traps and what is undone then, `output` memory and what a guest
-//! hands over, `pool` places and the breaker, `finish` the end of each request,
+//! hands over, `pool` places and the breaker, `prepared` what `configure` leaves
+//! for the hooks, `finish` the end of each request,
 //! `wasi` what a module of the system's kind is given.
 
 use std::{fs, path::PathBuf};
@@ -18,6 +19,7 @@ mod finish;
 mod load;
 mod output;
 mod pool;
+mod prepared;
 mod time;
 mod wasi;
 

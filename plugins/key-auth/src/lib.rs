@@ -2,7 +2,7 @@
 //! parameter or a cookie.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-use weir_sdk::prelude::*;
+use weir_sdk::{identity::KeyOutcome, prelude::*};
 
 mod cookie;
 
@@ -36,6 +36,11 @@ enum Place {
 struct KeyAuth {
     place: Place,
     forward: bool,
+    /// Names the consumer to the upstream, in place of whom the client may have
+    /// named, and takes the field away that has the key alone.
+    pass_on: PreparedEdits,
+    /// The same, with what is left of the cookies.
+    pass_on_cookies: PreparedEdits,
 }
 
 impl Plugin for KeyAuth {
@@ -50,7 +55,19 @@ impl Plugin for KeyAuth {
             (Some(_), Some(_), _) | (None, Some(_), Some(_)) => return Err(more_than_one("query").into()),
             (Some(_), None, Some(_)) => return Err(more_than_one("cookie").into()),
         };
-        Ok(Self { place, forward: config.forward })
+        let consumer = || EditTemplate::set(CONSUMER, ValueTemplate::Consumer);
+        let pass_on = match &place {
+            Place::Header(name) if !config.forward => PreparedEdits::new(&[EditTemplate::remove(name), consumer()]),
+            Place::Header(_) | Place::Query(_) | Place::Cookie(_) => PreparedEdits::new(&[consumer()]),
+        };
+        let cookies = EditTemplate::set("cookie", ValueTemplate::Given);
+        let refused = |error| Problem::refused(&["header"], error);
+        Ok(Self {
+            pass_on: pass_on.map_err(refused)?,
+            pass_on_cookies: PreparedEdits::new(&[cookies, consumer()]).map_err(refused)?,
+            place,
+            forward: config.forward,
+        })
     }
 
     fn phases(&self) -> Phases {
@@ -58,55 +75,59 @@ impl Plugin for KeyAuth {
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
-        let Some(key) = self.key(request) else {
-            return refuse(request, "An API key is needed.\n");
-        };
-        let Some(consumer) = identity::authenticate_key(&key) else {
-            return refuse(request, "This API key is not known.\n");
-        };
-        self.pass_on(request, &consumer)?;
-        Ok(Action::Continue)
+        match self.authenticate(request) {
+            KeyOutcome::Absent => refuse(request, "An API key is needed.\n"),
+            KeyOutcome::Unknown => refuse(request, "This API key is not known.\n"),
+            KeyOutcome::Known => {
+                self.pass_on(request)?;
+                Ok(Action::Continue)
+            }
+        }
     }
 }
 
 impl KeyAuth {
-    /// The key that the request holds. One that is there twice is none: the
+    /// Whose key the request holds. One that is there twice is nobody's: the
     /// upstream might see the other.
-    fn key(&self, request: &Request) -> Option<Vec<u8>> {
-        match &self.place {
-            // Two lines come joined, which is nobody's key.
-            Place::Header(name) => request.header(name).map(Value::into_bytes),
-            Place::Query(name) => {
-                let query = request.query()?;
-                only(query::values(&query, name)).map(|key| key.into_owned())
-            }
-            Place::Cookie(name) => {
-                let cookies = request.header("cookie")?;
-                only(cookie::values(&cookies, name)).map(<[u8]>::to_vec)
-            }
+    fn authenticate(&self, request: &Request) -> KeyOutcome {
+        let key = match &self.place {
+            Place::Header(name) => return identity::authenticate_key_header(name),
+            Place::Query(name) => request.query().and_then(|query| {
+                let key = only(query::values(&query, name))?;
+                Some(key.into_owned())
+            }),
+            Place::Cookie(name) => request.header("cookie").and_then(|cookies| {
+                let key = only(cookie::values(&cookies, name))?;
+                Some(key.to_vec())
+            }),
+        };
+        match key {
+            None => KeyOutcome::Absent,
+            Some(key) if identity::authenticate_key(&key) => KeyOutcome::Known,
+            Some(_) => KeyOutcome::Unknown,
         }
     }
 
-    /// Names the consumer to the upstream, in place of whom the client may have
-    /// named, and takes the key away.
-    fn pass_on(&self, request: &mut Request, consumer: &str) -> Result<(), EditError> {
-        let consumer = Edit::set(CONSUMER, consumer);
+    /// Names the consumer to the upstream, and takes the key away.
+    fn pass_on(&self, request: &mut Request) -> Result<(), EditError> {
         match &self.place {
-            _ if self.forward => request.edit(&[consumer]),
-            Place::Header(name) => request.edit(&[Edit::remove(name), consumer]),
-            Place::Query(name) => {
+            Place::Query(name) if !self.forward => {
                 let rest = query::without(&request.query().unwrap_or_default(), name);
                 request.set_query(Some(rest.as_str()).filter(|rest| !rest.is_empty()))?;
-                request.edit(&[consumer])
             }
-            Place::Cookie(name) => {
+            Place::Cookie(name) if !self.forward => {
                 let cookies = request.header("cookie").map(Value::into_bytes).unwrap_or_default();
-                match cookie::without(&cookies, name) {
-                    rest if rest.is_empty() => request.edit(&[Edit::remove("cookie"), consumer]),
-                    rest => request.edit(&[Edit::set("cookie", &rest), consumer]),
+                let rest = cookie::without(&cookies, name);
+                if !rest.is_empty() {
+                    let mut values = Values::new();
+                    values.push(&rest);
+                    return request.edit_prepared(&self.pass_on_cookies, &values);
                 }
+                request.edit(&[Edit::remove("cookie")])?;
             }
+            Place::Header(_) | Place::Query(_) | Place::Cookie(_) => {}
         }
+        request.edit_prepared(&self.pass_on, &Values::NONE)
     }
 }
 

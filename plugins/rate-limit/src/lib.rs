@@ -5,19 +5,17 @@
 //! (`standing.rs`).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-use weir_sdk::{prelude::*, store::Limit};
+use weir_sdk::{prelude::*, store::Limiter};
 
 mod config;
 mod key;
 mod standing;
 
 use config::Config;
-use key::Key;
 use standing::{Policy, Standing};
 
 struct RateLimit {
-    key: Key,
-    limits: Vec<Limit>,
+    limiter: Limiter,
     policy: Policy,
     pass_unchecked: bool,
 }
@@ -28,9 +26,8 @@ impl Plugin for RateLimit {
     fn new(config: Config) -> Result<Self, Vec<Problem>> {
         let limits = config.limits()?;
         Ok(Self {
-            key: Key::new(config.by, config.shared)?,
-            policy: Policy::new(&limits),
-            limits,
+            limiter: key::limiter(&config.by, config.shared, &limits)?,
+            policy: Policy::new(&limits)?,
             pass_unchecked: config.on_store_error == config::OnStoreError::Allow,
         })
     }
@@ -41,8 +38,7 @@ impl Plugin for RateLimit {
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
-        let key = self.key.of(request);
-        let decision = match store::take(&key, 1, &self.limits) {
+        let decision = match self.limiter.take(1) {
             Ok(decision) => decision,
             Err(error) if self.pass_unchecked => {
                 weir_sdk::warn!("not counted: {}", error.name());
@@ -51,12 +47,13 @@ impl Plugin for RateLimit {
             Err(error) => return Err(error.into()),
         };
         let standing = Standing::new(&self.policy, &decision);
-        request.edit_response(&standing.edits())?;
+        standing.tell(request)?;
         if decision.allowed {
             return Ok(Action::Continue);
         }
+        let retry_after = standing.retry_after();
         let headers = [
-            Field::new("retry-after", standing.retry_after()),
+            Field::new("retry-after", &retry_after),
             Field::new("content-type", "text/plain; charset=utf-8"),
         ];
         request.respond(429, &headers, "Too many requests.\n")

@@ -34,6 +34,8 @@ struct QueryEdits {
 
 struct RequestTransform {
     headers: HeaderEdits,
+    /// The same, where they don't depend on what is there.
+    prepared: Option<PreparedEdits>,
     query: QueryEdits,
     path: Option<PathEdit>,
 }
@@ -48,11 +50,11 @@ impl Plugin for RequestTransform {
             problems.extend(found);
             None
         });
-        if problems.is_empty() {
-            Ok(Self { headers: config.headers, query: config.query, path })
-        } else {
-            Err(problems)
+        if !problems.is_empty() {
+            return Err(problems);
         }
+        let prepared = config.headers.prepare().map_err(|error| Problem::refused(&["headers"], error))?;
+        Ok(Self { headers: config.headers, prepared, query: config.query, path })
     }
 
     fn phases(&self) -> Phases {
@@ -61,7 +63,10 @@ impl Plugin for RequestTransform {
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
-        self.headers.edit_request(request)?;
+        match &self.prepared {
+            Some(edits) => request.edit_prepared(edits, &Values::NONE)?,
+            None => self.headers.edit_request(request)?,
+        }
         if !self.query.is_empty() {
             let old = request.query();
             let new = self.query.edit(old.as_deref());

@@ -15,6 +15,9 @@ struct Config {
 
 struct ResponseTransform {
     headers: HeaderEdits,
+    /// The header edits, if all can be settled when the request comes by: that
+    /// spares taking an instance for the response.
+    planned: Option<PreparedEdits>,
     status: Option<u16>,
 }
 
@@ -26,11 +29,18 @@ impl Plugin for ResponseTransform {
         if config.status.is_some_and(|status| !(200..=599).contains(&status)) {
             problems.push(Problem::at(&["status"], "must be 200 to 599"));
         }
-        if problems.is_empty() { Ok(Self { headers: config.headers, status: config.status }) } else { Err(problems) }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let planned = match config.status {
+            None => config.headers.prepare().map_err(|error| Problem::refused(&["headers"], error))?,
+            Some(_) => None,
+        };
+        Ok(Self { headers: config.headers, planned, status: config.status })
     }
 
     fn phases(&self) -> Phases {
-        if self.is_planned() {
+        if self.planned.is_some() {
             Phases::REQUEST
         } else if self.headers.is_empty() && self.status.is_none() {
             Phases::NONE
@@ -40,7 +50,9 @@ impl Plugin for ResponseTransform {
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
-        self.headers.plan_response(request)?;
+        if let Some(edits) = &self.planned {
+            request.edit_response_prepared(edits, &Values::NONE)?;
+        }
         Ok(Action::Continue)
     }
 
@@ -50,14 +62,6 @@ impl Plugin for ResponseTransform {
             response.set_status(status)?;
         }
         Ok(Action::Continue)
-    }
-}
-
-impl ResponseTransform {
-    /// Whether all can be settled when the request comes by: it spares taking an
-    /// instance for the response.
-    fn is_planned(&self) -> bool {
-        self.status.is_none() && !self.headers.need_message() && !self.headers.is_empty()
     }
 }
 

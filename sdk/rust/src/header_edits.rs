@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, slice};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Edit, EditError, Lines, Problem, Request, Response, field};
+use crate::{
+    Edit, EditError, EditTemplate, Lines, PreparedEdits, Problem, Request, Response, ValueTemplate, field,
+};
 
 /// Header edits as `weir.yaml` has them: `{ rename, remove, set, append }`, done
 /// in this order.
@@ -89,6 +91,20 @@ impl HeaderEdits {
     /// be planned when the request comes by.
     pub fn need_message(&self) -> bool {
         !self.rename.is_empty()
+    }
+
+    /// Prepares the edits, where they don't depend on what is there: not if
+    /// [`HeaderEdits::need_message`].
+    pub fn prepare(&self) -> Result<Option<PreparedEdits>, EditError> {
+        if self.need_message() || self.is_empty() {
+            return Ok(None);
+        }
+        let mut edits: Vec<_> = self.remove.iter().map(|name| EditTemplate::remove(name)).collect();
+        edits.extend(self.set.iter().map(|(name, value)| EditTemplate::set(name, ValueTemplate::fixed(value))));
+        for (name, values) in &self.append {
+            edits.extend(values.iter().map(|value| EditTemplate::append(name, ValueTemplate::fixed(value))));
+        }
+        PreparedEdits::new(&edits).map(Some)
     }
 
     /// Edits the request.

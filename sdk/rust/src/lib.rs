@@ -53,7 +53,7 @@
 //! An instance works on one request at a time. [`store`] and [`identity`] act on
 //! that request, as [`Request`] and [`Response`] do: outside a hook ([`Plugin::new`],
 //! [`Plugin::phases`]) they trap. [`log`], [`clock`] and [`random`] work
-//! everywhere.
+//! everywhere; [`PreparedEdits`] and [`store::Limiter`] are made outside hooks.
 //!
 //! One instance serves many requests, and requests go to any of many instances:
 //! what has to last goes into [`store`], what the response hook is to know into
@@ -66,6 +66,7 @@ pub mod allocator;
 #[doc(hidden)]
 pub mod bindings;
 pub mod clock;
+pub mod edits;
 #[doc(hidden)]
 pub mod export;
 pub mod field;
@@ -90,6 +91,7 @@ use bindings::weir::plugin as host;
 #[cfg(not(target_family = "wasm"))]
 use testing::host;
 
+pub use edits::{EditTemplate, PreparedEdits, ValueTemplate, Values};
 pub use field::{Edit, EditError, Field, Lines, Value};
 pub use finish::{Ending, Finish};
 pub use header_edits::{HeaderEdits, OneOrMore};
@@ -106,7 +108,8 @@ pub mod prelude {
     pub use serde::Deserialize;
 
     pub use crate::{
-        Action, Edit, EditError, Failure, Field, Finish, HeaderEdits, Interval, OneOrMore, Outcome, Phase, Phases,
-        Plugin, Problem, Request, Response, Value, clock, field, identity, log, path, query, random, store,
+        Action, Edit, EditError, EditTemplate, Failure, Field, Finish, HeaderEdits, Interval, OneOrMore, Outcome,
+        Phase, Phases, Plugin, PreparedEdits, Problem, Request, Response, Value, ValueTemplate, Values, clock, field,
+        identity, log, path, query, random, store,
     };
 }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
-    Action, Edit, EditError, Field, Lines, Outcome, Prepared, Value, bindings::weir::plugin::types::IpAddress,
-    host::request as host,
+    Action, Edit, EditError, Field, Lines, Outcome, Prepared, PreparedEdits, Value, Values,
+    bindings::weir::plugin::types::IpAddress, host::request as host,
 };
 
 /// The request in hand.
@@ -96,6 +96,18 @@ impl Request {
     /// up. A plugin that knows now what it will add needs no response hook.
     pub fn edit_response(&mut self, edits: &[Edit<'_>]) -> Result<(), EditError> {
         host::edit_response_headers(edits)
+    }
+
+    /// Edits header fields as prepared: with these values, and one for each that
+    /// the edits take.
+    pub fn edit_prepared(&mut self, edits: &PreparedEdits, values: &Values) -> Result<(), EditError> {
+        edits.edit_request(values)
+    }
+
+    /// Edits the fields of the response to come, as [`Request::edit_response`]
+    /// does, as prepared.
+    pub fn edit_response_prepared(&mut self, edits: &PreparedEdits, values: &Values) -> Result<(), EditError> {
+        edits.plan_response(values)
     }
 
     /// Sets the method.

@@ -2,7 +2,7 @@
 
 pub use crate::bindings::weir::plugin::response::Maker;
 use crate::{
-    Action, Edit, EditError, Field, Lines, Outcome, Prepared, Value,
+    Action, Edit, EditError, Field, Lines, Outcome, Prepared, PreparedEdits, Value, Values,
     host::{request, response as host},
 };
 
@@ -47,6 +47,12 @@ impl Response {
     /// costs less than several calls.
     pub fn edit(&mut self, edits: &[Edit<'_>]) -> Result<(), EditError> {
         host::edit_headers(edits)
+    }
+
+    /// Edits header fields as prepared: with these values, and one for each that
+    /// the edits take.
+    pub fn edit_prepared(&mut self, edits: &PreparedEdits, values: &Values) -> Result<(), EditError> {
+        edits.edit_response(values)
     }
 
     /// Prepares another answer in place of this response, to be returned from

@@ -7,13 +7,31 @@
 
 use std::time::Duration;
 
-pub use crate::bindings::weir::plugin::store::{Algorithm, Decision, Limit, StoreError};
+pub use crate::bindings::weir::plugin::store::{Algorithm, Decision, KeyPart, Limit, StoreError};
 use crate::host::store as host;
 
 impl Limit {
     /// A limit of `quota` units per `window`, with a bucket as large as that.
     pub const fn new(algorithm: Algorithm, quota: u64, window: Duration) -> Self {
         Self { algorithm, quota, window: millis(window), burst: 0 }
+    }
+}
+
+/// Limits, and how the keys are made that they count under: prepared once, in
+/// [`crate::Plugin::new`], and used by hooks.
+#[derive(Debug)]
+pub struct Limiter(u32);
+
+impl Limiter {
+    /// Has the gateway check and keep them. `keys` are several ways to make a key:
+    /// the first of which the request has all parts counts. Traps in hooks.
+    pub fn new(keys: &[&[KeyPart<'_>]], limits: &[Limit]) -> Result<Self, StoreError> {
+        host::prepare_limiter(keys, limits).map(Self)
+    }
+
+    /// As [`take`]. What the key is made of need not pass through the plugin.
+    pub fn take(&self, cost: u64) -> Result<Decision, StoreError> {
+        host::take_prepared(self.0, cost)
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
 
 mod head;
 pub(crate) mod host;
+mod prepared;
 mod store;
 
 /// What outlasts one exchange: clock, store, consumers, log.
@@ -52,6 +53,7 @@ struct State {
     consumers: Vec<Consumer>,
     log: Vec<(Level, String)>,
     threshold: Option<Level>,
+    prepared: prepared::Prepared,
 }
 
 #[derive(Debug)]
@@ -78,6 +80,7 @@ impl Gateway {
             consumers: Vec::new(),
             log: Vec::new(),
             threshold: Some(Level::Trace),
+            prepared: prepared::Prepared::default(),
         })))
     }
 

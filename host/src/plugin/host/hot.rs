@@ -4,17 +4,17 @@
 //! They shadow the generated ones and must agree with them: both end in the
 //! same methods of the exchange.
 
-use std::sync::Arc;
-
 use wasmtime::{
     Result, StoreContextMut, bail,
     component::{ComponentType, Lift, Linker, WasmList, WasmStr},
 };
 
+use super::edits::filled;
 use crate::{
     exchange::{Edit, EditError, Exchange, joined, known_name},
     plugin::{
         bindings::imports::{
+            identity::KeyOutcome,
             store::{Decision, Limit, StoreError},
             types::EditError as WitEditError,
         },
@@ -63,7 +63,19 @@ pub fn shadow(linker: &mut Linker<InstanceState>) -> Result<()> {
     response.func_wrap("edit-headers", |mut store: Store, (edits,): (Vec<FieldEdit>,)| {
         edit(&mut store, &edits, |exchange, edits| exchange.edit_response(edits))
     })?;
-    linker.instance("weir:plugin/identity@0.1.0")?.func_wrap("authenticate-key", authenticate_key)?;
+    let mut edits = linker.instance("weir:plugin/edits@0.1.0")?;
+    edits.func_wrap("edit-request", |mut store: Store, (id, values): (u32, WasmList<u8>)| {
+        edit_prepared(&mut store, id, values, |exchange, edits| exchange.edit_request(edits))
+    })?;
+    edits.func_wrap("plan-response", |mut store: Store, (id, values): (u32, WasmList<u8>)| {
+        edit_prepared(&mut store, id, values, |exchange, edits| exchange.plan(edits))
+    })?;
+    edits.func_wrap("edit-response", |mut store: Store, (id, values): (u32, WasmList<u8>)| {
+        edit_prepared(&mut store, id, values, |exchange, edits| exchange.edit_response(edits))
+    })?;
+    let mut identity = linker.instance("weir:plugin/identity@0.1.0")?;
+    identity.func_wrap("authenticate-key", authenticate_key)?;
+    identity.func_wrap("authenticate-key-header", authenticate_key_header)?;
     linker.instance("weir:plugin/store@0.1.0")?.func_wrap("take", take)?;
     linker.allow_shadowing(false);
     Ok(())
@@ -72,12 +84,16 @@ pub fn shadow(linker: &mut Linker<InstanceState>) -> Result<()> {
 fn header(mut store: Store, (name,): (WasmStr,)) -> Result<(Option<Vec<u8>>,)> {
     with_exchange(&mut store, |store, exchange| {
         let name = known_name(&name.to_str(store)?);
-        Ok((name.and_then(|name| joined(&exchange.request.headers, &name)),))
+        Ok((name.and_then(|name| Some(joined(&exchange.request.headers, &name)?.into_owned())),))
     })
 }
 
-fn authenticate_key(mut store: Store, (key,): (WasmList<u8>,)) -> Result<(Option<Arc<str>>,)> {
+fn authenticate_key(mut store: Store, (key,): (WasmList<u8>,)) -> Result<(bool,)> {
     with_exchange(&mut store, |store, exchange| Ok((exchange.authenticate_key(key.as_le_slice(store)),)))
+}
+
+fn authenticate_key_header(mut store: Store, (name,): (WasmStr,)) -> Result<(KeyOutcome,)> {
+    with_exchange(&mut store, |store, exchange| Ok((exchange.authenticate_key_header(&name.to_str(store)?).into(),)))
 }
 
 fn take(mut store: Store, (key, cost, limits): (WasmList<u8>, u64, Vec<Limit>)) -> Result<Taken> {
@@ -115,6 +131,17 @@ fn edit(
             Some(error) => Err(error),
             None => Ok((outcome.map_err(Into::into),)),
         }
+    })
+}
+
+fn edit_prepared(
+    store: &mut Store,
+    id: u32,
+    values: WasmList<u8>,
+    apply: impl FnOnce(&mut Exchange, &mut dyn Iterator<Item = Checked>) -> Checked<()>,
+) -> Result<Edited> {
+    with_exchange(store, |store, exchange| {
+        Ok((filled(&store.data().prepared, exchange, id, values.as_le_slice(store), apply)?,))
     })
 }
 

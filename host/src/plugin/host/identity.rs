@@ -2,11 +2,18 @@
 
 use wasmtime::Result;
 
-use crate::plugin::{bindings::imports::identity::Host, store::InstanceState};
+use crate::plugin::{
+    bindings::imports::identity::{Host, KeyOutcome},
+    store::InstanceState,
+};
 
 impl Host for InstanceState {
-    fn authenticate_key(&mut self, key: Vec<u8>) -> Result<Option<String>> {
-        Ok(self.exchange()?.authenticate_key(&key).map(|name| String::from(&*name)))
+    fn authenticate_key(&mut self, key: Vec<u8>) -> Result<bool> {
+        Ok(self.exchange()?.authenticate_key(&key))
+    }
+
+    fn authenticate_key_header(&mut self, name: String) -> Result<KeyOutcome> {
+        Ok(self.exchange()?.authenticate_key_header(&name).into())
     }
 
     fn set_consumer(&mut self, name: String) -> Result<bool> {
@@ -23,5 +30,15 @@ impl Host for InstanceState {
         Ok(consumer
             .map(|consumer| consumer.groups.iter().map(|group| String::from(&**group)).collect())
             .unwrap_or_default())
+    }
+}
+
+impl From<Option<bool>> for KeyOutcome {
+    fn from(is_known: Option<bool>) -> Self {
+        match is_known {
+            Some(true) => KeyOutcome::Known,
+            Some(false) => KeyOutcome::Unknown,
+            None => KeyOutcome::Absent,
+        }
     }
 }

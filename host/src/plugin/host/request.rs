@@ -57,7 +57,7 @@ impl Host for InstanceState {
 
     fn header(&mut self, name: String) -> Result<Option<Vec<u8>>> {
         let exchange = self.exchange()?;
-        Ok(known_name(&name).and_then(|name| joined(&exchange.request.headers, &name)))
+        Ok(known_name(&name).and_then(|name| Some(joined(&exchange.request.headers, &name)?.into_owned())))
     }
 
     fn header_lines(&mut self, names: Vec<String>) -> Result<Vec<u8>> {

@@ -39,7 +39,7 @@ impl Host for InstanceState {
 
     fn header(&mut self, name: String) -> Result<Option<Vec<u8>>> {
         let response = self.response()?;
-        Ok(known_name(&name).and_then(|name| joined(&response.headers, &name)))
+        Ok(known_name(&name).and_then(|name| Some(joined(&response.headers, &name)?.into_owned())))
     }
 
     fn header_lines(&mut self, names: Vec<String>) -> Result<Vec<u8>> {

@@ -1,10 +1,11 @@
 //! `store`: limits, counters and values shared by all instances.
 
-use wasmtime::Result;
+use wasmtime::{Result, bail};
 
 use crate::{
     plugin::{
-        bindings::imports::store::{Algorithm, Decision, Host, Limit, StoreError},
+        bindings::imports::store::{Algorithm, Decision, Host, KeyPart, Limit, StoreError},
+        prepared::Part,
         store::InstanceState,
     },
     state,
@@ -16,6 +17,25 @@ impl Host for InstanceState {
     fn take(&mut self, key: Vec<u8>, cost: u64, limits: Vec<Limit>) -> Stored<Decision> {
         let limits: Vec<state::Limit> = limits.into_iter().map(Into::into).collect();
         self.take_units(&key, cost, &limits)
+    }
+
+    fn prepare_limiter(&mut self, keys: Vec<Vec<KeyPart>>, limits: Vec<Limit>) -> Stored<u32> {
+        self.outside_hooks()?;
+        let key = |parts: &Vec<KeyPart>| parts.iter().map(part).collect();
+        let Some(keys) = keys.iter().map(key).collect() else { return Ok(Err(StoreError::Invalid)) };
+        let limits = limits.into_iter().map(Into::into).collect();
+        Ok(self.prepared.add_limiter(keys, limits).map_err(Into::into))
+    }
+
+    fn take_prepared(&mut self, limiter: u32, cost: u64) -> Stored<Decision> {
+        let now = self.store_time()?;
+        let Self { exchange: Some(exchange), prepared, key, module, .. } = self else { return Ok(Err(StoreError::Other)) };
+        let Some(limiter) = prepared.limiter(limiter) else { bail!("no limiter is prepared under {limiter}") };
+        let taken = match limiter.key(exchange, key) {
+            true => module.space.take(now, key, cost, &limiter.limits),
+            false => Err(state::StoreError::Invalid),
+        };
+        Ok(taken.map(Into::into).map_err(Into::into))
     }
 
     fn get(&mut self, key: Vec<u8>) -> Stored<Option<Vec<u8>>> {
@@ -55,6 +75,16 @@ impl InstanceState {
     pub fn take_units(&mut self, key: &[u8], cost: u64, limits: &[state::Limit]) -> Stored<Decision> {
         let now = self.store_time()?;
         Ok(self.module.space.take(now, key, cost, limits).map(Into::into).map_err(Into::into))
+    }
+}
+
+fn part(part: &KeyPart) -> Option<Part> {
+    match part {
+        KeyPart::Fixed(bytes) => Some(Part::Fixed(bytes.as_slice().into())),
+        KeyPart::Route => Some(Part::Route),
+        KeyPart::Consumer => Some(Part::Consumer),
+        KeyPart::ClientNetwork => Some(Part::ClientNetwork),
+        KeyPart::Header(name) => Part::header(name),
     }
 }
 

@@ -21,6 +21,16 @@ pub(super) enum OwnedEdit {
     Remove(String),
 }
 
+impl OwnedEdit {
+    pub(super) fn borrow(&self) -> Edit<'_> {
+        match self {
+            Self::Set(name, value) => Edit::set(name, value),
+            Self::Append(name, value) => Edit::append(name, value),
+            Self::Remove(name) => Edit::remove(name),
+        }
+    }
+}
+
 pub(super) fn check(edits: &[Edit<'_>]) -> Result<Vec<OwnedEdit>, EditError> {
     let checked = |name: &str, value: &[u8]| {
         check_name(name)?;

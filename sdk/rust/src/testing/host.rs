@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::{
     Answer, Exchange, Gateway, Hook, State,
-    head::{check, check_target, edit, join, lines, normalise},
+    head::{OwnedEdit, check, check_target, edit, join, lines, normalise},
 };
 use crate::{Edit, EditError};
 
@@ -49,6 +49,13 @@ fn with_exchange<R>(f: impl FnOnce(&mut Exchange) -> R) -> R {
         Some(exchange) => f(exchange),
         None => panic!("no request in hand: the gateway traps here"),
     })
+}
+
+/// What is prepared is prepared once, not for each request.
+fn outside_hooks() {
+    if IN_HAND.with_borrow(|in_hand| in_hand.as_ref().is_some_and(|in_hand| in_hand.exchange.is_some())) {
+        panic!("prepared in a hook: the gateway traps here");
+    }
 }
 
 /// Edits of the request are for its own hook.
@@ -363,14 +370,24 @@ pub(crate) mod random {
 
 pub(crate) mod identity {
     use super::*;
+    use crate::identity::KeyOutcome;
 
-    pub(crate) fn authenticate_key(key: &[u8]) -> Option<String> {
+    pub(crate) fn authenticate_key(key: &[u8]) -> bool {
         let name = with_state(|state| {
             let holds_key = |keys: &[String]| keys.iter().any(|own| own.as_bytes() == key);
             state.consumers.iter().find(|consumer| holds_key(&consumer.keys)).map(|consumer| consumer.name.clone())
-        })?;
-        with_exchange(|exchange| exchange.consumer = Some(name.clone()));
-        Some(name)
+        });
+        let is_known = name.is_some();
+        with_exchange(|exchange| exchange.consumer = name.or(exchange.consumer.take()));
+        is_known
+    }
+
+    pub(crate) fn authenticate_key_header(name: &str) -> KeyOutcome {
+        match super::request::header(name) {
+            None => KeyOutcome::Absent,
+            Some(key) if authenticate_key(&key) => KeyOutcome::Known,
+            Some(_) => KeyOutcome::Unknown,
+        }
     }
 
     pub(crate) fn set_consumer(name: &str) -> bool {
@@ -392,12 +409,56 @@ pub(crate) mod identity {
     }
 }
 
+pub(crate) mod edits {
+    use super::*;
+    use crate::EditTemplate;
+
+    pub(crate) fn prepare(edits: &[EditTemplate<'_>]) -> Result<u32, EditError> {
+        outside_hooks();
+        with_state(|state| state.prepared.add_edits(edits))
+    }
+
+    pub(crate) fn edit_request(id: u32, values: &[u8]) -> Result<(), EditError> {
+        filled(id, values, super::request::edit_headers)
+    }
+
+    pub(crate) fn plan_response(id: u32, values: &[u8]) -> Result<(), EditError> {
+        filled(id, values, super::request::edit_response_headers)
+    }
+
+    pub(crate) fn edit_response(id: u32, values: &[u8]) -> Result<(), EditError> {
+        filled(id, values, super::response::edit_headers)
+    }
+
+    fn filled(
+        id: u32,
+        values: &[u8],
+        edit: impl FnOnce(&[Edit<'_>]) -> Result<(), EditError>,
+    ) -> Result<(), EditError> {
+        let consumer = with_exchange(|exchange| exchange.consumer.clone());
+        let edits = with_state(|state| state.prepared.fill(id, values, consumer.as_deref()))?;
+        edit(&edits.iter().map(OwnedEdit::borrow).collect::<Vec<_>>())
+    }
+}
+
 pub(crate) mod store {
     use super::*;
     use crate::{
-        store::{Decision, Limit, StoreError},
+        store::{Decision, KeyPart, Limit, StoreError},
         testing::store::Store,
     };
+
+    pub(crate) fn prepare_limiter(keys: &[&[KeyPart<'_>]], limits: &[Limit]) -> Result<u32, StoreError> {
+        outside_hooks();
+        with_state(|state| state.prepared.add_limiter(keys, limits))
+    }
+
+    pub(crate) fn take_prepared(limiter: u32, cost: u64) -> Result<Decision, StoreError> {
+        let exchange = with_exchange(|exchange| exchange.clone());
+        let found = with_state(|state| state.prepared.limiter(limiter, &exchange));
+        let (key, limits) = found.ok_or(StoreError::Invalid)?;
+        take(&key, cost, &limits)
+    }
 
     fn with_store<R>(f: impl FnOnce(&mut Store, u64) -> Result<R, StoreError>) -> Result<R, StoreError> {
         with_exchange(|_| ());

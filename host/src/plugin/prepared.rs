@@ -1,0 +1,250 @@
+//! What an instance has prepared in `configure` for its hooks: edits of header
+//! fields, and limits with their keys. Checked there, once; a hook names it by
+//! its number.
+
+use std::net::IpAddr;
+
+use http::{HeaderName, HeaderValue};
+
+use crate::{
+    exchange::{Edit, EditError, Exchange, checked_name, checked_value, known_name},
+    headers,
+    state::{self, StoreError},
+};
+
+/// Edits in one list.
+const MOST_EDITS: usize = 256;
+/// Keys of a limiter, and parts of a key.
+const MOST_KEYS: usize = 8;
+const MOST_PARTS: usize = 8;
+/// Bytes of a fixed part of a key.
+const LONGEST_PART: usize = 256;
+/// Bytes of everything that one instance has prepared: an instance serves many
+/// uses, each with its own.
+const MOST_BYTES: usize = 4 << 20;
+/// What an entry is charged beside its text.
+const ENTRY: usize = 128;
+
+/// Everything that one instance has prepared.
+#[derive(Default)]
+pub struct Prepared {
+    edits: Vec<Edits>,
+    limiters: Vec<Limiter>,
+    bytes: usize,
+}
+
+/// A list of edits.
+pub struct Edits {
+    templates: Box<[Template]>,
+    /// Values that a hook hands over.
+    given: usize,
+}
+
+pub enum Template {
+    Set(HeaderName, Value),
+    Append(HeaderName, Value),
+    Remove(HeaderName),
+}
+
+pub enum Value {
+    Fixed(HeaderValue),
+    Given,
+    Consumer,
+}
+
+/// Limits, and the ways to make their key.
+pub struct Limiter {
+    keys: Box<[Box<[Part]>]>,
+    pub limits: Box<[state::Limit]>,
+}
+
+/// A part of a key.
+pub enum Part {
+    Fixed(Box<[u8]>),
+    Route,
+    Consumer,
+    ClientNetwork,
+    Header(HeaderName),
+}
+
+impl Prepared {
+    pub fn add_edits(
+        &mut self,
+        templates: impl ExactSizeIterator<Item = Result<Template, EditError>>,
+    ) -> Result<u32, EditError> {
+        if templates.len() > MOST_EDITS {
+            return Err(EditError::TooMany);
+        }
+        let templates: Box<[Template]> = templates.collect::<Result<_, _>>()?;
+        let bytes = templates.iter().map(Template::bytes).sum();
+        let place = self.place(self.edits.len(), bytes).ok_or(EditError::TooMany)?;
+        let given = templates.iter().filter(|template| matches!(template.value(), Some(Value::Given))).count();
+        self.edits.push(Edits { templates, given });
+        Ok(place)
+    }
+
+    pub fn add_limiter(&mut self, keys: Box<[Box<[Part]>]>, limits: Box<[state::Limit]>) -> Result<u32, StoreError> {
+        let is_fit = (1..=MOST_KEYS).contains(&keys.len())
+            && keys.iter().all(|parts| parts.len() <= MOST_PARTS)
+            && keys.iter().flatten().all(|part| part.text() <= LONGEST_PART);
+        if !is_fit {
+            return Err(StoreError::Invalid);
+        }
+        state::check_limits(&limits)?;
+        let parts: usize = keys.iter().flatten().map(|part| ENTRY + part.text()).sum();
+        let place = self.place(self.limiters.len(), parts + ENTRY * limits.len()).ok_or(StoreError::Full)?;
+        self.limiters.push(Limiter { keys, limits });
+        Ok(place)
+    }
+
+    pub fn edits(&self, id: u32) -> Option<&Edits> {
+        self.edits.get(id as usize)
+    }
+
+    pub fn limiter(&self, id: u32) -> Option<&Limiter> {
+        self.limiters.get(id as usize)
+    }
+
+    /// The number of the next entry, whose bytes are booked.
+    fn place(&mut self, next: usize, bytes: usize) -> Option<u32> {
+        let bytes = self.bytes.checked_add(ENTRY + bytes).filter(|bytes| *bytes <= MOST_BYTES)?;
+        self.bytes = bytes;
+        u32::try_from(next).ok()
+    }
+}
+
+impl Template {
+    pub fn set(name: &str, value: Value) -> Result<Self, EditError> {
+        Ok(Template::Set(checked_name(name)?, value))
+    }
+
+    pub fn append(name: &str, value: Value) -> Result<Self, EditError> {
+        Ok(Template::Append(checked_name(name)?, value))
+    }
+
+    pub fn remove(name: &str) -> Result<Self, EditError> {
+        Ok(Template::Remove(checked_name(name)?))
+    }
+
+    fn value(&self) -> Option<&Value> {
+        match self {
+            Template::Set(_, value) | Template::Append(_, value) => Some(value),
+            Template::Remove(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let (Template::Set(name, _) | Template::Append(name, _) | Template::Remove(name)) = self;
+        let value = match self.value() {
+            Some(Value::Fixed(value)) => value.len(),
+            _ => 0,
+        };
+        ENTRY + name.as_str().len() + value
+    }
+
+    /// The edit with its value; none where there is nothing to add.
+    fn fill<'a>(
+        &self,
+        given: &mut impl Iterator<Item = &'a [u8]>,
+        consumer: Option<&str>,
+    ) -> Option<Result<Edit, EditError>> {
+        match self {
+            Template::Set(name, value) => Some(match value.fill(given, consumer) {
+                Some(value) => value.map(|value| Edit::Set(name.clone(), value)),
+                None => Ok(Edit::Remove(name.clone())),
+            }),
+            Template::Append(name, value) => {
+                Some(value.fill(given, consumer)?.map(|value| Edit::Append(name.clone(), value)))
+            }
+            Template::Remove(name) => Some(Ok(Edit::Remove(name.clone()))),
+        }
+    }
+}
+
+impl Value {
+    pub fn fixed(value: &[u8]) -> Result<Self, EditError> {
+        checked_value(value).map(Value::Fixed)
+    }
+
+    fn fill<'a>(
+        &self,
+        given: &mut impl Iterator<Item = &'a [u8]>,
+        consumer: Option<&str>,
+    ) -> Option<Result<HeaderValue, EditError>> {
+        match self {
+            Value::Fixed(value) => Some(Ok(value.clone())),
+            Value::Given => given.next().map(checked_value),
+            Value::Consumer => consumer.map(|name| checked_value(name.as_bytes())),
+        }
+    }
+}
+
+impl Edits {
+    /// The edits with the values in this block, each of which LF ends. There must
+    /// be as many as the edits take.
+    pub fn fill<'a>(
+        &'a self,
+        values: &'a [u8],
+        consumer: Option<&'a str>,
+    ) -> Result<impl Iterator<Item = Result<Edit, EditError>> + 'a, EditError> {
+        let is_complete = values.last().is_none_or(|last| *last == b'\n');
+        if !is_complete || values.iter().filter(|byte| **byte == b'\n').count() != self.given {
+            return Err(EditError::InvalidValue);
+        }
+        let mut given = values.split(|byte| *byte == b'\n');
+        Ok(self.templates.iter().filter_map(move |template| template.fill(&mut given, consumer)))
+    }
+}
+
+impl Part {
+    /// `None`: no token.
+    pub fn header(name: &str) -> Option<Self> {
+        known_name(name).map(Part::Header)
+    }
+
+    /// Bytes of text that it has itself.
+    fn text(&self) -> usize {
+        match self {
+            Part::Fixed(bytes) => bytes.len(),
+            Part::Header(name) => name.as_str().len(),
+            Part::Route | Part::Consumer | Part::ClientNetwork => 0,
+        }
+    }
+
+    /// Adds it to a key: kind, length, bytes. `None`: absent.
+    fn push(&self, key: &mut Vec<u8>, exchange: &Exchange) -> Option<()> {
+        match self {
+            Part::Fixed(bytes) => push(key, b'b', bytes),
+            Part::Route => push(key, b'r', exchange.snapshot.route_name(exchange.route).as_bytes()),
+            Part::Consumer => push(key, b'c', exchange.consumer.as_deref()?.as_bytes()),
+            Part::ClientNetwork => match exchange.request.client.to_canonical() {
+                IpAddr::V4(address) => push(key, b'4', &address.octets()),
+                IpAddr::V6(address) => push(key, b'6', &address.octets()[..8]),
+            },
+            Part::Header(name) => {
+                push(key, b'n', name.as_str().as_bytes());
+                push(key, b'v', &headers::joined(&exchange.request.headers, name)?);
+            }
+        }
+        Some(())
+    }
+}
+
+fn push(key: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    key.push(kind);
+    key.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    key.extend_from_slice(bytes);
+}
+
+impl Limiter {
+    /// Writes the key that the request counts under; `false` if it has none with
+    /// all its parts.
+    pub fn key(&self, exchange: &Exchange, key: &mut Vec<u8>) -> bool {
+        self.keys.iter().any(|parts| {
+            key.clear();
+            key.push(0);
+            parts.iter().try_for_each(|part| part.push(key, exchange)).is_some()
+        })
+    }
+}
+

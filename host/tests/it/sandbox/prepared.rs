@@ -1,0 +1,180 @@
+//! What a plugin prepares in `configure`: edits and limiters, what is refused of
+//! them, and what becomes of a hook that misuses them.
+
+use serde_json::{Value, json};
+
+use super::{failures, instances, site};
+use crate::{
+    guests,
+    support::{Gateway, Response},
+};
+
+const CONSUMERS: &str = "consumers: [{ name: alice, keys: [alice-key] }, { name: bob, keys: [bob-key] }]\n";
+
+fn start(routes: &[(&str, &str)]) -> Gateway {
+    let chains: Vec<_> = routes.iter().map(|(_, config)| format!("plugins: [guest: {{ {config} }}]")).collect();
+    let routes: Vec<_> = routes.iter().zip(&chains).map(|((name, _), chain)| (*name, chain.as_str())).collect();
+    let site = site(&[("guest", guests::path("prepared"))], &routes);
+    let yaml = std::fs::read_to_string(site.path("weir.yaml")).unwrap();
+    let yaml = yaml.replace("address: 127.0.0.1:0]", "{ address: 127.0.0.1:0, trusted_proxies: [127.0.0.0/8] }]");
+    site.put("weir.yaml", format!("{CONSUMERS}{yaml}"));
+    site.start()
+}
+
+fn report(response: &Response) -> Value {
+    assert_eq!(response.status, 200, "{}", response.text());
+    serde_json::from_str(response.header("x-report").unwrap()).unwrap()
+}
+
+/// The values of a field that the upstream was sent, in order.
+fn sent(response: &Response, name: &str) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    match &response.json()["headers"][name] {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.iter().map(text).collect(),
+        value => vec![text(value)],
+    }
+}
+
+#[test]
+fn prepared_edits_get_their_values() {
+    let edits = "edits: [{ remove: x-api-key }, { set: [x-consumer, CONSUMER] }, { set: [X-Fixed, f] }, \
+        { append: [x-many, GIVEN] }, { append: [x-many, CONSUMER] }, { set: [x-given, GIVEN] }]";
+    let gateway = start(&[("a", &format!("key: X-Api-Key, {edits}, values: [one, '  two ']"))]);
+    let mut client = gateway.connect();
+    let fields = "x-api-key: bob-key\r\nx-consumer: root\r\nx-consumer: admin\r\nx-many: zero\r\n";
+    let known = client.ask("/a", fields);
+    assert_eq!(report(&known), json!({"key": "KeyOutcome::Known", "edited": "ok", "planned": "ok", "taken": null, "filled": 0}));
+    for (name, values) in [
+        ("x-api-key", vec![]),
+        ("x-consumer", vec!["bob"]),
+        ("x-fixed", vec!["f"]),
+        ("x-many", vec!["zero", "one", "bob"]),
+        ("x-given", vec!["two"]),
+    ] {
+        assert_eq!(sent(&known, name), values, "{name}");
+    }
+    let many: Vec<_> = known.headers.iter().filter(|(name, _)| name == "x-many").map(|(_, value)| &**value).collect();
+    assert_eq!((known.header("x-consumer"), many), (Some("bob"), vec!["one", "bob"]));
+
+    // Nobody is known: whom the client names is taken away, and none added.
+    for (key, outcome) in [("", "KeyOutcome::Absent"), ("x-api-key: bob-key\r\nx-api-key: bob-key\r\n", "KeyOutcome::Unknown")] {
+        let unknown = client.ask("/a", &format!("{key}x-consumer: root\r\n"));
+        assert_eq!(report(&unknown)["key"], outcome);
+        assert_eq!((sent(&unknown, "x-consumer"), sent(&unknown, "x-many")), (vec![], vec!["one".to_owned()]));
+        assert_eq!(unknown.header("x-consumer"), None);
+    }
+}
+
+#[test]
+fn there_must_be_as_many_values_as_the_edits_take() {
+    let edits = "edits: [{ set: [x-a, GIVEN] }, { set: [x-b, GIVEN] }]";
+    let gateway = start(&[
+        ("few", &format!("{edits}, values: [one]")),
+        ("many", &format!("{edits}, values: [one, two, three]")),
+        ("split", &format!("{edits}, values: [one, \"two\\nthree\"]")),
+        ("none", edits),
+        ("control", &format!("{edits}, values: [one, \"t\\rwo\"]")),
+        ("empty", &format!("{edits}, values: [one, '']")),
+    ]);
+    for route in ["few", "many", "split", "none", "control"] {
+        let response = gateway.get(&format!("/{route}"));
+        let report = report(&response);
+        assert_eq!((&report["edited"], &report["planned"]), (&"invalid-value".into(), &"invalid-value".into()), "{route}");
+        assert_eq!((sent(&response, "x-a"), response.header("x-a")), (vec![], None), "{route}");
+    }
+    let empty = gateway.get("/empty");
+    assert_eq!((report(&empty)["edited"].as_str(), sent(&empty, "x-b")), (Some("ok"), vec![String::new()]));
+}
+
+#[test]
+fn wrong_edits_are_refused_when_they_are_prepared() {
+    let many = format!("edits: [{}]", vec!["{ remove: x-a }"; 257].join(", "));
+    let gateway = start(&[
+        ("name", "edits: [{ set: ['x a', v] }]"),
+        ("value", "edits: [{ set: [x-a, \"v\\n\"] }, { set: [x-b, \"v\\0\"] }]"),
+        ("framing", "edits: [{ remove: Content-Length }]"),
+        ("many", &many),
+    ]);
+    for (route, error) in
+        [("name", "invalid-name"), ("value", "invalid-value"), ("framing", "forbidden"), ("many", "too-many")]
+    {
+        assert_eq!(report(&gateway.get(&format!("/{route}")))["edited"], error, "{route}");
+    }
+}
+
+#[test]
+fn an_instance_can_prepare_so_much_and_no_more() {
+    let gateway = start(&[("a", "fill: 65536")]);
+    let filled = report(&gateway.get("/a"))["filled"].as_u64().unwrap();
+    // 4 MiB, each with what it takes to keep it.
+    assert!((60..64).contains(&filled), "{filled}");
+    assert_eq!(instances(&gateway), 1);
+}
+
+#[test]
+fn the_first_key_that_is_complete_counts() {
+    let gateway = start(&[
+        ("a", "key: x-api-key, quota: 9, keys: [[header:X-Tenant, consumer], [consumer], [network]]"),
+        ("none", "quota: 9, keys: [[consumer], [route, header:x-tenant]]"),
+    ]);
+    let mut client = gateway.connect();
+    let mut left = |fields: &str| report(&client.ask("/a", fields))["taken"].clone();
+    let (alice, bob) = ("x-api-key: alice-key\r\n", "x-api-key: bob-key\r\n");
+    let tenant = format!("{alice}x-tenant: t\r\n");
+    // A field alone does not make the first one complete.
+    assert_eq!([left(&tenant), left(&tenant), left(alice), left(bob), left("x-tenant: t\r\n")], [8, 7, 8, 8, 8]);
+    assert_eq!([left(""), left(alice), left(&format!("{tenant}x-tenant: t\r\n"))], [7, 7, 8]);
+    // Of an IPv6 address the half that its owner can't choose.
+    let mut from = |address: &str| left(&format!("x-forwarded-for: {address}\r\n"));
+    assert_eq!([from("2001:db8::1"), from("2001:db8::2"), from("2001:db8:0:1::1")], [8, 7, 8]);
+    assert_eq!([from("192.0.2.1"), from("::ffff:192.0.2.1"), from("192.0.2.2")], [8, 7, 8]);
+
+    assert_eq!(report(&gateway.get("/none"))["taken"], "invalid");
+    assert_eq!(report(&gateway.connect().ask("/none", "x-tenant: t\r\n"))["taken"], 8);
+}
+
+#[test]
+fn keys_differ_unless_all_their_parts_are_the_same() {
+    let gateway = start(&[
+        ("ab", "quota: 9, keys: [[a, bc]]"),
+        ("abc", "quota: 9, keys: [[ab, c]]"),
+        ("one", "quota: 9, keys: [[abc]]"),
+        ("again", "quota: 9, keys: [[a, bc]]"),
+        ("route", "quota: 9, keys: [[route]]"),
+        ("text", "quota: 9, keys: [['route ']]"),
+        ("long", &format!("quota: 9, keys: [[{0}, {0}]]", "l".repeat(256))),
+        ("longer", &format!("quota: 9, keys: [[{0}, {0}, m]]", "l".repeat(256))),
+    ]);
+    let left = |route: &str| report(&gateway.get(&format!("/{route}")))["taken"].clone();
+    let found: Vec<_> = ["ab", "abc", "one", "again", "route", "text", "long", "longer", "long"].map(left).into();
+    assert_eq!(found, [8, 8, 8, 7, 8, 8, 8, 8, 7]);
+}
+
+#[test]
+fn wrong_limiters_are_refused_when_they_are_prepared() {
+    let parts = |count| vec!["route"; count].join(", ");
+    let keys = |count| vec!["[route]"; count].join(", ");
+    let gateway = start(&[
+        ("quota", "quota: 0, keys: [[route]]"),
+        ("parts", &format!("quota: 9, keys: [[{}]]", parts(9))),
+        ("keys", &format!("quota: 9, keys: [{}]", keys(9))),
+        ("name", "quota: 9, keys: [['header:x y']]"),
+        ("long", &format!("quota: 9, keys: [[{}]]", "l".repeat(257))),
+        ("most", &format!("quota: 9, keys: [[{}], {}]", parts(8), keys(7))),
+    ]);
+    for route in ["quota", "parts", "keys", "name", "long"] {
+        assert_eq!(report(&gateway.get(&format!("/{route}")))["taken"], "refused: invalid", "{route}");
+    }
+    assert_eq!(report(&gateway.get("/most"))["taken"], 8);
+}
+
+#[test]
+fn preparing_in_a_hook_traps() {
+    let gateway = start(&[("edits", "misuse: late"), ("limiter", "misuse: late_limiter, quota: 9, keys: [[route]]")]);
+    for (count, route) in [(1, "edits"), (2, "limiter")] {
+        assert_eq!(gateway.get(&format!("/{route}")).status, 500);
+        assert_eq!(failures(&gateway, "trap"), count);
+        gateway.log.find(&["nothing can be prepared in a hook", "kind=trap"]);
+    }
+}
