@@ -30,10 +30,11 @@ pub async fn down(flow: &mut Flow) -> Result<Option<Content>, GatewayError> {
     }
     for (place, link) in chain.iter().enumerate() {
         flow.reached = place + 1;
-        if !link.request {
-            continue;
-        }
-        let failure = match call(flow, link, place, Hook::Request).await {
+        let outcome = match link.request {
+            true => call(flow, link, place, Hook::Request).await,
+            false => edit(flow, link, place, Stage::Request),
+        };
+        let failure = match outcome {
             Ok(Action::Respond) => {
                 // Its own response hook is not called for its own answer; what
                 // it has planned is applied.
@@ -59,6 +60,12 @@ pub async fn up(flow: &mut Flow, mut content: Content) -> Content {
     let chain = active.chain(flow.route());
     for place in (0..flow.reached).rev() {
         let Some(link) = chain.get(place) else { continue };
+        if let Err(kind) = edit(flow, link, place, Stage::Response)
+            && let Err(error) = on_error(flow, link, kind)
+        {
+            content = flow.fail(error);
+            continue;
+        }
         if let Some(exchange) = &mut flow.exchange {
             exchange.apply_planned(place as u8);
         }
@@ -112,6 +119,7 @@ async fn call(flow: &mut Flow, link: &Link, place: usize, hook: Hook) -> Result<
     let outcome = match outcome {
         Ok(Action::Respond) if exchange.answer.is_none() => Err(ErrorKind::Failed),
         Ok(Action::Fail) => Err(ErrorKind::Failed),
+        Ok(Action::Continue) if hook == Hook::Request => always(exchange, link, Stage::Request),
         outcome => outcome,
     };
     match outcome {
@@ -120,6 +128,44 @@ async fn call(flow: &mut Flow, link: &Link, place: usize, hook: Hook) -> Result<
     }
     link.record(hook, took, outcome.err());
     outcome
+}
+
+/// Does what a plugin does to every message without being called.
+fn edit(flow: &mut Flow, link: &Link, place: usize, stage: Stage) -> Result<Action, ErrorKind> {
+    let is_any = match stage {
+        Stage::Request => link.used.request_edits.is_some(),
+        Stage::Response | Stage::Finish => link.used.response_edits.is_some(),
+    };
+    let Some(exchange) = flow.exchange.as_mut().filter(|_| is_any) else { return Ok(Action::Continue) };
+    exchange.begin(stage, place as u8);
+    let outcome = always(exchange, link, stage);
+    match outcome {
+        Ok(_) => exchange.commit(),
+        Err(kind) => {
+            exchange.roll_back();
+            link.failed(kind);
+        }
+    }
+    outcome
+}
+
+/// Edits that are refused are as bad as a hook that returns `fail`.
+fn always(exchange: &mut Exchange, link: &Link, stage: Stage) -> Result<Action, ErrorKind> {
+    let edits = match stage {
+        Stage::Request => &link.used.request_edits,
+        Stage::Response | Stage::Finish => &link.used.response_edits,
+    };
+    let Some(edits) = edits else { return Ok(Action::Continue) };
+    let consumer = exchange.consumer.clone();
+    let edited = edits.fill(b"", consumer.as_deref()).and_then(|edits| match stage {
+        Stage::Request => exchange.edit_request(edits),
+        Stage::Response | Stage::Finish => exchange.edit_response(edits),
+    });
+    edited.map(|()| Action::Continue).map_err(|error| {
+        let message = format!("edits of every message refused: {error:?}");
+        link.pool.plugin.context.log(tracing::Level::ERROR, &message, Some(exchange), None);
+        ErrorKind::Failed
+    })
 }
 
 /// Puts the answer that a plugin has prepared in the place of the response.

@@ -62,13 +62,25 @@ impl Identity {
         candidates.iter().find_map(|(place, number)| {
             let consumer = self.consumers.get(*place as usize)?;
             let known = consumer.keys.get(*number as usize)?.expose().as_bytes();
-            bool::from(known.ct_eq(key)).then_some(consumer)
+            is_same(known, key).then_some(consumer)
         })
     }
 
     pub fn by_name(&self, name: &str) -> Option<&Consumer> {
         self.consumers.get(*self.by_name.get(name)? as usize)
     }
+}
+
+/// Compares in a time that depends on the lengths alone; in words, because byte by
+/// byte takes eight times as long.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let ((words, rest), (other_words, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
+    if one.len() != other.len() {
+        return false;
+    }
+    let pairs = words.iter().zip(other_words);
+    let same = pairs.map(|(one, other)| u64::from_ne_bytes(*one).ct_eq(&u64::from_ne_bytes(*other)));
+    bool::from(same.fold(rest.ct_eq(other_rest), |all, same| all & same))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub mod instance;
 pub mod module;
 pub mod places;
 pub mod pool;
-mod prepared;
+pub mod prepared;
 pub mod store;
 mod wasi;
 

@@ -175,6 +175,11 @@ impl Link {
         }
     }
 
+    /// Counts a failure without a call.
+    pub fn failed(&self, kind: ErrorKind) {
+        self.series.failed(kind);
+    }
+
     /// Counts an early answer.
     pub fn rejected(&self, status: StatusCode) {
         self.series.rejected(status);

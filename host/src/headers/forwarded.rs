@@ -94,7 +94,9 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 /// The way so far, in one line, with one more address.
 fn extended(headers: &HeaderMap, address: &HeaderValue) -> HeaderValue {
-    let Some(mut way) = joined(headers, &X_FORWARDED_FOR).map(Cow::into_owned).filter(|way| !way.trim_ascii().is_empty()) else {
+    let Some(mut way) =
+        joined(headers, &X_FORWARDED_FOR).map(Cow::into_owned).filter(|way| !way.trim_ascii().is_empty())
+    else {
         return address.clone();
     };
     way.extend_from_slice(b", ");

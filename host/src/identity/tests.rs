@@ -61,3 +61,19 @@ fn among_many_each_is_found() {
     }
     assert_eq!(name_of(&identity, key(20_000).as_bytes()), None);
 }
+
+/// Every length up to some words, and a difference at every place.
+#[test]
+fn keys_are_the_same_only_if_every_byte_is() {
+    let key: Vec<u8> = (1..=35).collect();
+    for len in 0..=key.len() {
+        let key = &key[..len];
+        assert!(is_same(key, key));
+        for place in 0..len {
+            let mut other = key.to_vec();
+            other[place] ^= 1;
+            assert!(!is_same(key, &other) && !is_same(&other, key), "{len} {place}");
+            assert!(!is_same(key, &key[..place]) && !is_same(&key[..place], key), "{len} {place}");
+        }
+    }
+}

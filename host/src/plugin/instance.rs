@@ -1,12 +1,13 @@
 //! One instance of a plugin and the calls into it.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use wasmtime::Store;
 
 use super::{
     bindings::{Action, Description, Hooks, Phases, Problem},
     module::{Plugin, SETUP_WAIT, Use},
+    prepared::Edits,
     store::{Budget, InstanceState, new_store},
 };
 use crate::{error::ErrorKind, exchange::Exchange};
@@ -119,6 +120,11 @@ impl Instance {
             self.last_configured = id;
         }
         Ok(answer)
+    }
+
+    /// Edits that it has prepared.
+    pub fn edits(&self, id: u32) -> Option<Arc<Edits>> {
+        self.store.data().prepared.edits(id).cloned()
     }
 
     /// Whether this use can be called without `configure`.

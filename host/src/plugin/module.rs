@@ -20,7 +20,8 @@ use super::{
     bindings::{Description, HooksIndices, Phases, Problem},
     cache::{CompileCache, hex},
     host,
-    instance::Instance,
+    instance::{CallError, Instance},
+    prepared::Edits,
     store::InstanceState,
 };
 use crate::{builtins, clock::Clock, config::PluginLimits, logging::Budget, metrics::Metrics, state::State};
@@ -53,6 +54,9 @@ pub struct Use {
     pub id: u32,
     pub config: Arc<str>,
     pub phases: Phases,
+    /// What is done to every request and response without a call.
+    pub request_edits: Option<Arc<Edits>>,
+    pub response_edits: Option<Arc<Edits>>,
 }
 
 /// Why a component can't be used, in words for whoever wrote the file's name.
@@ -265,12 +269,28 @@ impl Plugins {
         }
         self.next_use += 1;
         let id = self.next_use;
-        let answer = self
-            .runtime
-            .block_on(async { Instance::new(plugin).await?.configure(id, config).await })
-            .map_err(|error| UseError::Failed(error.to_string()))?;
+        let configured = async {
+            let mut instance = Instance::new(plugin).await?;
+            let answer = instance.configure(id, config).await?;
+            Ok((instance, answer))
+        };
+        let (instance, answer) =
+            self.runtime.block_on(configured).map_err(|error: CallError| UseError::Failed(error.to_string()))?;
         let phases = answer.map_err(UseError::Problems)?;
-        let made = Use { plugin: plugin.clone(), id, config: config.clone(), phases };
+        let edits = |id: Option<u32>| match id.map(|id| instance.edits(id)) {
+            None => Ok(None),
+            Some(Some(edits)) if edits.is_complete() => Ok(Some(edits)),
+            Some(Some(_)) => Err(UseError::Failed("its edits of every message take values".to_owned())),
+            Some(None) => Err(UseError::Failed("it names edits that it has not prepared".to_owned())),
+        };
+        let made = Use {
+            plugin: plugin.clone(),
+            id,
+            config: config.clone(),
+            request_edits: edits(phases.request_edits)?,
+            response_edits: edits(phases.response_edits)?,
+            phases,
+        };
         self.uses.insert(key, made.clone());
         Ok(made)
     }

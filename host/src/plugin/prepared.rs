@@ -2,7 +2,7 @@
 //! fields, and limits with their keys. Checked there, once; a hook names it by
 //! its number.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderName, HeaderValue};
 
@@ -28,7 +28,7 @@ const ENTRY: usize = 128;
 /// Everything that one instance has prepared.
 #[derive(Default)]
 pub struct Prepared {
-    edits: Vec<Edits>,
+    edits: Vec<Arc<Edits>>,
     limiters: Vec<Limiter>,
     bytes: usize,
 }
@@ -79,7 +79,7 @@ impl Prepared {
         let bytes = templates.iter().map(Template::bytes).sum();
         let place = self.place(self.edits.len(), bytes).ok_or(EditError::TooMany)?;
         let given = templates.iter().filter(|template| matches!(template.value(), Some(Value::Given))).count();
-        self.edits.push(Edits { templates, given });
+        self.edits.push(Arc::new(Edits { templates, given }));
         Ok(place)
     }
 
@@ -97,7 +97,7 @@ impl Prepared {
         Ok(place)
     }
 
-    pub fn edits(&self, id: u32) -> Option<&Edits> {
+    pub fn edits(&self, id: u32) -> Option<&Arc<Edits>> {
         self.edits.get(id as usize)
     }
 
@@ -143,11 +143,8 @@ impl Template {
     }
 
     /// The edit with its value; none where there is nothing to add.
-    fn fill<'a>(
-        &self,
-        given: &mut impl Iterator<Item = &'a [u8]>,
-        consumer: Option<&str>,
-    ) -> Option<Result<Edit, EditError>> {
+    #[inline(always)]
+    fn fill(&self, given: &mut &[u8], consumer: Option<&str>) -> Option<Result<Edit, EditError>> {
         match self {
             Template::Set(name, value) => Some(match value.fill(given, consumer) {
                 Some(value) => value.map(|value| Edit::Set(name.clone(), value)),
@@ -166,14 +163,11 @@ impl Value {
         checked_value(value).map(Value::Fixed)
     }
 
-    fn fill<'a>(
-        &self,
-        given: &mut impl Iterator<Item = &'a [u8]>,
-        consumer: Option<&str>,
-    ) -> Option<Result<HeaderValue, EditError>> {
+    #[inline(always)]
+    fn fill(&self, given: &mut &[u8], consumer: Option<&str>) -> Option<Result<HeaderValue, EditError>> {
         match self {
             Value::Fixed(value) => Some(Ok(value.clone())),
-            Value::Given => given.next().map(checked_value),
+            Value::Given => next_value(given).map(checked_value),
             Value::Consumer => consumer.map(|name| checked_value(name.as_bytes())),
         }
     }
@@ -182,18 +176,49 @@ impl Value {
 impl Edits {
     /// The edits with the values in this block, each of which LF ends. There must
     /// be as many as the edits take.
-    pub fn fill<'a>(
-        &'a self,
-        values: &'a [u8],
-        consumer: Option<&'a str>,
-    ) -> Result<impl Iterator<Item = Result<Edit, EditError>> + 'a, EditError> {
+    pub fn fill<'a>(&'a self, values: &'a [u8], consumer: Option<&'a str>) -> Result<Filled<'a>, EditError> {
         let is_complete = values.last().is_none_or(|last| *last == b'\n');
         if !is_complete || values.iter().filter(|byte| **byte == b'\n').count() != self.given {
             return Err(EditError::InvalidValue);
         }
-        let mut given = values.split(|byte| *byte == b'\n');
-        Ok(self.templates.iter().filter_map(move |template| template.fill(&mut given, consumer)))
+        Ok(Filled { templates: self.templates.iter(), values, consumer })
     }
+
+    /// Whether they are always the same, but for the consumer.
+    pub fn is_complete(&self) -> bool {
+        self.given == 0
+    }
+}
+
+/// Edits with their values. A type with a name, so that all of it becomes one loop
+/// in whoever does them.
+pub struct Filled<'a> {
+    templates: std::slice::Iter<'a, Template>,
+    values: &'a [u8],
+    consumer: Option<&'a str>,
+}
+
+impl Iterator for Filled<'_> {
+    type Item = Result<Edit, EditError>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let template = self.templates.next()?;
+            if let Some(edit) = template.fill(&mut self.values, self.consumer) {
+                return Some(edit);
+            }
+        }
+    }
+}
+
+/// Takes the next value off a block of which each ends with LF.
+#[inline]
+fn next_value<'a>(values: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = values.iter().position(|byte| *byte == b'\n')?;
+    let (value, rest) = values.split_at(end);
+    *values = rest.get(1..)?;
+    Some(value)
 }
 
 impl Part {
@@ -247,4 +272,3 @@ impl Limiter {
         })
     }
 }
-

@@ -42,6 +42,10 @@ fn scenarios() -> Vec<Scenario> {
         Scenario::new("two_trivial_plugins", "/api/items/42?page=2", {
             route(&format!("{{ {trivial} }}, {{ {} }}", trivial.replace("served", "passed")))
         }),
+        // A hook with one call, which asks for the query.
+        Scenario::new("one_hook", "/api/items/42?page=2", {
+            route("{ request-transform: { query: { remove: [absent] } } }")
+        }),
         Scenario::new("route_of_10000", "/r7777/items/42?page=2", many_routes(10_000)),
     ]
 }

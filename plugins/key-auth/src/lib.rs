@@ -36,11 +36,8 @@ enum Place {
 struct KeyAuth {
     place: Place,
     forward: bool,
-    /// Names the consumer to the upstream, in place of whom the client may have
-    /// named, and takes the field away that has the key alone.
+    /// Names the consumer to the upstream, and takes the key's own field away.
     pass_on: PreparedEdits,
-    /// The same, with what is left of the cookies.
-    pass_on_cookies: PreparedEdits,
 }
 
 impl Plugin for KeyAuth {
@@ -55,23 +52,18 @@ impl Plugin for KeyAuth {
             (Some(_), Some(_), _) | (None, Some(_), Some(_)) => return Err(more_than_one("query").into()),
             (Some(_), None, Some(_)) => return Err(more_than_one("cookie").into()),
         };
-        let consumer = || EditTemplate::set(CONSUMER, ValueTemplate::Consumer);
+        // Named in place of whom the client may have named.
+        let consumer = EditTemplate::set(CONSUMER, ValueTemplate::Consumer);
         let pass_on = match &place {
-            Place::Header(name) if !config.forward => PreparedEdits::new(&[EditTemplate::remove(name), consumer()]),
-            Place::Header(_) | Place::Query(_) | Place::Cookie(_) => PreparedEdits::new(&[consumer()]),
+            Place::Header(name) if !config.forward => PreparedEdits::new(&[EditTemplate::remove(name), consumer]),
+            Place::Header(_) | Place::Query(_) | Place::Cookie(_) => PreparedEdits::new(&[consumer]),
         };
-        let cookies = EditTemplate::set("cookie", ValueTemplate::Given);
-        let refused = |error| Problem::refused(&["header"], error);
-        Ok(Self {
-            pass_on: pass_on.map_err(refused)?,
-            pass_on_cookies: PreparedEdits::new(&[cookies, consumer()]).map_err(refused)?,
-            place,
-            forward: config.forward,
-        })
+        let pass_on = pass_on.map_err(|error| Problem::refused(&["header"], error))?;
+        Ok(Self { place, forward: config.forward, pass_on })
     }
 
     fn phases(&self) -> Phases {
-        Phases::REQUEST
+        Phases::REQUEST.with_request_edits(&self.pass_on)
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
@@ -79,7 +71,7 @@ impl Plugin for KeyAuth {
             KeyOutcome::Absent => refuse(request, "An API key is needed.\n"),
             KeyOutcome::Unknown => refuse(request, "This API key is not known.\n"),
             KeyOutcome::Known => {
-                self.pass_on(request)?;
+                self.take_key(request)?;
                 Ok(Action::Continue)
             }
         }
@@ -108,26 +100,22 @@ impl KeyAuth {
         }
     }
 
-    /// Names the consumer to the upstream, and takes the key away.
-    fn pass_on(&self, request: &mut Request) -> Result<(), EditError> {
+    /// Takes the key away, where it has no field of its own.
+    fn take_key(&self, request: &mut Request) -> Result<(), EditError> {
         match &self.place {
             Place::Query(name) if !self.forward => {
                 let rest = query::without(&request.query().unwrap_or_default(), name);
-                request.set_query(Some(rest.as_str()).filter(|rest| !rest.is_empty()))?;
+                request.set_query(Some(rest.as_str()).filter(|rest| !rest.is_empty()))
             }
             Place::Cookie(name) if !self.forward => {
                 let cookies = request.header("cookie").map(Value::into_bytes).unwrap_or_default();
-                let rest = cookie::without(&cookies, name);
-                if !rest.is_empty() {
-                    let mut values = Values::new();
-                    values.push(&rest);
-                    return request.edit_prepared(&self.pass_on_cookies, &values);
+                match cookie::without(&cookies, name) {
+                    rest if rest.is_empty() => request.edit(&[Edit::remove("cookie")]),
+                    rest => request.edit(&[Edit::set("cookie", &rest)]),
                 }
-                request.edit(&[Edit::remove("cookie")])?;
             }
-            Place::Header(_) | Place::Query(_) | Place::Cookie(_) => {}
+            Place::Header(_) | Place::Query(_) | Place::Cookie(_) => Ok(()),
         }
-        request.edit_prepared(&self.pass_on, &Values::NONE)
     }
 }
 

@@ -52,10 +52,8 @@ impl Plugin for RateLimit {
             return Ok(Action::Continue);
         }
         let retry_after = standing.retry_after();
-        let headers = [
-            Field::new("retry-after", &retry_after),
-            Field::new("content-type", "text/plain; charset=utf-8"),
-        ];
+        let headers =
+            [Field::new("retry-after", &retry_after), Field::new("content-type", "text/plain; charset=utf-8")];
         request.respond(429, &headers, "Too many requests.\n")
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use weir_sdk::{
     EditError, EditTemplate, Interval, PreparedEdits, Problem, Request, ValueTemplate, Values,
-    edits::push_number,
+    edits::Decimal,
     store::{Decision, Limit},
 };
 
@@ -75,16 +75,11 @@ impl<'a> Standing<'a> {
     pub fn tell(&self, request: &mut Request) -> Result<(), EditError> {
         // The gateway names one of the limits that it was given.
         let Some(limit) = self.policy.0.get(self.decision.tightest as usize) else { return Ok(()) };
-        let (remaining, reset) = (self.decision.remaining, seconds(self.decision.reset));
+        let (remaining, reset) = (Decimal::new(self.decision.remaining), Decimal::new(seconds(self.decision.reset)));
         let mut values = Values::new();
-        values.push_with(|text| {
-            text.extend_from_slice(limit.start.as_bytes());
-            push_number(text, remaining);
-            text.extend_from_slice(b";t=");
-            push_number(text, reset);
-        });
-        values.push_number(remaining);
-        values.push_number(reset);
+        values.push_parts(&[limit.start.as_bytes(), remaining.as_ref(), b";t=", reset.as_ref()]);
+        values.push(&remaining);
+        values.push(&reset);
         request.edit_response_prepared(&limit.fields, &values)
     }
 

@@ -34,7 +34,7 @@ struct QueryEdits {
 
 struct RequestTransform {
     headers: HeaderEdits,
-    /// The same, where they don't depend on what is there.
+    /// The same, where they are the same for every request.
     prepared: Option<PreparedEdits>,
     query: QueryEdits,
     path: Option<PathEdit>,
@@ -58,14 +58,17 @@ impl Plugin for RequestTransform {
     }
 
     fn phases(&self) -> Phases {
-        let is_idle = self.headers.is_empty() && self.query.is_empty() && self.path.is_none();
-        if is_idle { Phases::NONE } else { Phases::REQUEST }
+        let is_idle = !self.headers.need_message() && self.query.is_empty() && self.path.is_none();
+        let phases = if is_idle { Phases::NONE } else { Phases::REQUEST };
+        match &self.prepared {
+            Some(edits) => phases.with_request_edits(edits),
+            None => phases,
+        }
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
-        match &self.prepared {
-            Some(edits) => request.edit_prepared(edits, &Values::NONE)?,
-            None => self.headers.edit_request(request)?,
+        if self.headers.need_message() {
+            self.headers.edit_request(request)?;
         }
         if !self.query.is_empty() {
             let old = request.query();

@@ -15,9 +15,8 @@ struct Config {
 
 struct ResponseTransform {
     headers: HeaderEdits,
-    /// The header edits, if all can be settled when the request comes by: that
-    /// spares taking an instance for the response.
-    planned: Option<PreparedEdits>,
+    /// The header edits, where they are the same for every response.
+    prepared: Option<PreparedEdits>,
     status: Option<u16>,
 }
 
@@ -32,32 +31,23 @@ impl Plugin for ResponseTransform {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let planned = match config.status {
-            None => config.headers.prepare().map_err(|error| Problem::refused(&["headers"], error))?,
-            Some(_) => None,
-        };
-        Ok(Self { headers: config.headers, planned, status: config.status })
+        let prepared = config.headers.prepare().map_err(|error| Problem::refused(&["headers"], error))?;
+        Ok(Self { headers: config.headers, prepared, status: config.status })
     }
 
     fn phases(&self) -> Phases {
-        if self.planned.is_some() {
-            Phases::REQUEST
-        } else if self.headers.is_empty() && self.status.is_none() {
-            Phases::NONE
-        } else {
-            Phases::RESPONSE
+        // Without a call, as far as that goes.
+        let phases = if self.headers.need_message() || self.status.is_some() { Phases::RESPONSE } else { Phases::NONE };
+        match &self.prepared {
+            Some(edits) => phases.with_response_edits(edits),
+            None => phases,
         }
-    }
-
-    fn on_request(&self, request: &mut Request) -> Outcome {
-        if let Some(edits) = &self.planned {
-            request.edit_response_prepared(edits, &Values::NONE)?;
-        }
-        Ok(Action::Continue)
     }
 
     fn on_response(&self, _: &Request, response: &mut Response) -> Outcome {
-        self.headers.edit_response(response)?;
+        if self.headers.need_message() {
+            self.headers.edit_response(response)?;
+        }
         if let Some(status) = self.status {
             response.set_status(status)?;
         }
@@ -87,9 +77,12 @@ mod tests {
     }
 
     #[test]
-    fn headers_alone_need_no_response_hook() {
+    fn headers_alone_need_no_hook() {
         let config = r#"{"headers": {"set": {"x-a": "1"}, "remove": ["server"], "append": {"vary": "accept"}}}"#;
-        assert!(matches!(phases(config), Phases { request: Phase::Head, response: Phase::Off, .. }));
+        assert!(matches!(
+            phases(config),
+            Phases { request: Phase::Off, response: Phase::Off, response_edits: Some(_), .. }
+        ));
         let answer = transformed(config, Answer::new(200).with_header("server", "x").with_header("vary", "origin"));
         assert_eq!(answer.header("x-a"), Some("1"));
         assert_eq!(answer.header("server"), None);
@@ -106,7 +99,16 @@ mod tests {
 
     #[test]
     fn nothing_to_do_costs_nothing() {
-        assert!(matches!(phases("{}"), Phases { request: Phase::Off, response: Phase::Off, finish: false }));
+        assert!(matches!(
+            phases("{}"),
+            Phases {
+                request: Phase::Off,
+                response: Phase::Off,
+                finish: false,
+                request_edits: None,
+                response_edits: None
+            }
+        ));
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::{collections::BTreeMap, slice};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{
-    Edit, EditError, EditTemplate, Lines, PreparedEdits, Problem, Request, Response, ValueTemplate, field,
-};
+use crate::{Edit, EditError, EditTemplate, Lines, PreparedEdits, Problem, Request, Response, ValueTemplate, field};
 
 /// Header edits as `weir.yaml` has them: `{ rename, remove, set, append }`, done
 /// in this order.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 pub use crate::bindings::exports::weir::plugin::hooks::{Buffering, Phase, Phases, Problem};
-use crate::{EditError, Finish, Request, Response, store::StoreError};
+use crate::{EditError, Finish, PreparedEdits, Request, Response, store::StoreError};
 
 /// A plugin: one value for each configuration.
 ///
@@ -106,11 +106,26 @@ impl fmt::Display for Failure {
 
 impl Phases {
     /// No hook at all; for struct update syntax.
-    pub const NONE: Self = Self { request: Phase::Off, response: Phase::Off, finish: false };
+    pub const NONE: Self =
+        Self { request: Phase::Off, response: Phase::Off, finish: false, request_edits: None, response_edits: None };
     /// [`Plugin::on_request`] only.
     pub const REQUEST: Self = Self { request: Phase::Head, ..Self::NONE };
     /// [`Plugin::on_response`] only.
     pub const RESPONSE: Self = Self { response: Phase::Head, ..Self::NONE };
+
+    /// With these edits of every request that passes: done when
+    /// [`Plugin::on_request`] has let it go on, or without a call. They can't take
+    /// values of the hook's.
+    #[must_use]
+    pub fn with_request_edits(self, edits: &PreparedEdits) -> Self {
+        Self { request_edits: Some(edits.id()), ..self }
+    }
+
+    /// With these edits of every response that passes, before what hooks do to it.
+    #[must_use]
+    pub fn with_response_edits(self, edits: &PreparedEdits) -> Self {
+        Self { response_edits: Some(edits.id()), ..self }
+    }
 }
 
 impl Problem {

@@ -31,8 +31,8 @@
 use std::{cell::RefCell, collections::BTreeMap, net::IpAddr, rc::Rc, time::Duration};
 
 use crate::{
-    Action, Ending, Finish, Maker, Outcome, Phase, Phases, Plugin, Problem, Request, Response, export, log::Level,
-    store::StoreError,
+    Action, Ending, Failure, Finish, Maker, Outcome, Phase, Phases, Plugin, Problem, Request, Response, export,
+    log::Level, store::StoreError,
 };
 
 mod head;
@@ -138,22 +138,40 @@ impl<P: Plugin> Use<P> {
     /// [`Exchange::response`], planned edits applied.
     pub fn on_request(&self, exchange: &mut Exchange) -> Outcome {
         exchange.hook = Hook::Request;
-        if matches!(self.phases.request, Phase::Off) {
-            return Ok(Action::Continue);
-        }
-        let outcome = self.call(exchange, || self.plugin.on_request(&mut Request::in_hand()));
+        let always = || self.phases.request_edits.map_or(Ok(()), |id| host::edits::edit_request(id, b""));
+        let outcome = self.call(exchange, || {
+            let action = match self.phases.request {
+                Phase::Off => Action::Continue,
+                _ => self.plugin.on_request(&mut Request::in_hand())?,
+            };
+            if action == Action::Continue {
+                always()?;
+            }
+            Ok(action)
+        });
         if matches!(outcome, Ok(Action::Respond(_))) {
             exchange.answer();
-            exchange.apply_planned();
+            self.edit_response(exchange)?;
         }
         outcome
+    }
+
+    /// What is planned for a response that passes, or is always done to it.
+    fn edit_response(&self, exchange: &mut Exchange) -> Result<(), Failure> {
+        exchange.hook = Hook::Response;
+        let always = || self.phases.response_edits.map_or(Ok(()), |id| host::edits::edit_response(id, b""));
+        self.call(exchange, || {
+            always()?;
+            Ok(Action::Continue)
+        })?;
+        exchange.apply_planned();
+        Ok(())
     }
 
     /// Has the response pass the plugin: what its request hook has planned is
     /// applied, then the response hook is called, if the plugin has one.
     pub fn on_response(&self, exchange: &mut Exchange) -> Outcome {
-        exchange.hook = Hook::Response;
-        exchange.apply_planned();
+        self.edit_response(exchange)?;
         if matches!(self.phases.response, Phase::Off) {
             return Ok(Action::Continue);
         }

@@ -4,13 +4,13 @@
 use wasmtime::{Result, bail};
 
 use crate::{
-    exchange::{Edit, EditError, Exchange},
+    exchange::{EditError, Exchange},
     plugin::{
         bindings::imports::{
             edits::{EditTemplate, Host, ValueTemplate},
             types::EditError as WitEditError,
         },
-        prepared::{Prepared, Template, Value},
+        prepared::{Filled, Prepared, Template, Value},
         store::InstanceState,
     },
 };
@@ -62,13 +62,13 @@ pub fn filled(
     exchange: &mut Exchange,
     id: u32,
     values: &[u8],
-    edit: impl FnOnce(&mut Exchange, &mut dyn Iterator<Item = Result<Edit, EditError>>) -> Result<(), EditError>,
+    edit: impl FnOnce(&mut Exchange, Filled) -> Result<(), EditError>,
 ) -> Edited {
     let Some(edits) = prepared.edits(id) else { bail!("no edits are prepared under {id}") };
     // Edits don't change it, but the exchange is theirs.
     let consumer = exchange.consumer.clone();
     let done = match edits.fill(values, consumer.as_deref()) {
-        Ok(mut edits) => edit(exchange, &mut edits),
+        Ok(edits) => edit(exchange, edits),
         Err(error) => Err(error),
     };
     Ok(done.map_err(Into::into))

@@ -18,6 +18,7 @@ use crate::{
             store::{Decision, Limit, StoreError},
             types::EditError as WitEditError,
         },
+        prepared::Filled,
         store::InstanceState,
     },
     state,
@@ -138,7 +139,7 @@ fn edit_prepared(
     store: &mut Store,
     id: u32,
     values: WasmList<u8>,
-    apply: impl FnOnce(&mut Exchange, &mut dyn Iterator<Item = Checked>) -> Checked<()>,
+    apply: impl FnOnce(&mut Exchange, Filled) -> Checked<()>,
 ) -> Result<Edited> {
     with_exchange(store, |store, exchange| {
         Ok((filled(&store.data().prepared, exchange, id, values.as_le_slice(store), apply)?,))

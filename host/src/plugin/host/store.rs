@@ -29,7 +29,9 @@ impl Host for InstanceState {
 
     fn take_prepared(&mut self, limiter: u32, cost: u64) -> Stored<Decision> {
         let now = self.store_time()?;
-        let Self { exchange: Some(exchange), prepared, key, module, .. } = self else { return Ok(Err(StoreError::Other)) };
+        let Self { exchange: Some(exchange), prepared, key, module, .. } = self else {
+            return Ok(Err(StoreError::Other));
+        };
         let Some(limiter) = prepared.limiter(limiter) else { bail!("no limiter is prepared under {limiter}") };
         let taken = match limiter.key(exchange, key) {
             true => module.space.take(now, key, cost, &limiter.limits),

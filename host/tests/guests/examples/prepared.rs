@@ -16,6 +16,14 @@ struct Config {
     /// The values for `GIVEN`.
     #[serde(default)]
     values: Vec<String>,
+    /// Edits of every request and of every response.
+    #[serde(default)]
+    request_edits: Vec<EditStep>,
+    #[serde(default)]
+    response_edits: Vec<EditStep>,
+    /// Whether the request hook is called, and how it ends.
+    #[serde(default)]
+    ending: Ending,
     /// The field that holds a key.
     #[serde(default)]
     key: Option<String>,
@@ -40,6 +48,16 @@ enum EditStep {
     Remove(String),
 }
 
+#[derive(Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Ending {
+    #[default]
+    Continue,
+    Respond,
+    Fail,
+    NotCalled,
+}
+
 /// What no plugin may do.
 #[derive(Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -49,6 +67,8 @@ enum Misuse {
     /// Prepare in a hook.
     Late,
     LateLimiter,
+    /// Name edits that it has not prepared.
+    NoSuchEdits,
 }
 
 struct Prepared {
@@ -56,6 +76,8 @@ struct Prepared {
     edits: Result<PreparedEdits, EditError>,
     limiter: Option<Result<Limiter, store::StoreError>>,
     filled: usize,
+    request_edits: Option<PreparedEdits>,
+    response_edits: Option<PreparedEdits>,
 }
 
 impl Plugin for Prepared {
@@ -71,22 +93,39 @@ impl Plugin for Prepared {
                 filled += 1;
             }
         }
-        Ok(Self { config, edits, limiter, filled })
+        let always = |steps: &[EditStep]| match steps {
+            [] => Ok(None),
+            steps => PreparedEdits::new(&steps.iter().map(template).collect::<Vec<_>>()).map(Some),
+        };
+        let refused = |error| Problem::refused(&[], error);
+        let request_edits = always(&config.request_edits).map_err(refused)?;
+        let response_edits = always(&config.response_edits).map_err(refused)?;
+        Ok(Self { config, edits, limiter, filled, request_edits, response_edits })
     }
 
     fn phases(&self) -> Phases {
-        Phases::REQUEST
+        let mut phases = if self.config.ending == Ending::NotCalled { Phases::NONE } else { Phases::REQUEST };
+        if let Some(edits) = &self.request_edits {
+            phases = phases.with_request_edits(edits);
+        }
+        if let Some(edits) = &self.response_edits {
+            phases = phases.with_response_edits(edits);
+        }
+        match self.config.misuse {
+            Misuse::NoSuchEdits => Phases { request_edits: Some(1000), ..phases },
+            _ => phases,
+        }
     }
 
     fn on_request(&self, request: &mut Request) -> Outcome {
         match self.config.misuse {
-            Misuse::None => {}
+            Misuse::None | Misuse::NoSuchEdits => {}
             Misuse::Late => drop(PreparedEdits::new(&[EditTemplate::remove("x-a")])),
             Misuse::LateLimiter => drop(limiter(&self.config)),
         }
         let key = self.config.key.as_ref().map(|name| format!("{:?}", identity::authenticate_key_header(name)));
         let mut values = Values::new();
-        self.config.values.iter().for_each(|value| values.push(value.as_bytes()));
+        self.config.values.iter().for_each(|value| values.push(value));
         let (edited, planned) = match &self.edits {
             Ok(edits) => {
                 (done(request.edit_prepared(edits, &values)), done(request.edit_response_prepared(edits, &values)))
@@ -94,13 +133,19 @@ impl Plugin for Prepared {
             Err(error) => (json!(error.name()), Json::Null),
         };
         let taken = match &self.limiter {
-            Some(Ok(limiter)) => limiter.take(1).map_or_else(|error| json!(error.name()), |taken| json!(taken.remaining)),
+            Some(Ok(limiter)) => {
+                limiter.take(1).map_or_else(|error| json!(error.name()), |taken| json!(taken.remaining))
+            }
             Some(Err(error)) => json!(format!("refused: {}", error.name())),
             None => Json::Null,
         };
         let report = json!({ "key": key, "edited": edited, "planned": planned, "taken": taken, "filled": self.filled });
         request.edit_response(&[Edit::set("x-report", &report.to_string())])?;
-        Ok(Action::Continue)
+        match self.config.ending {
+            Ending::Respond => request.respond(200, &[Field::new("x-a", "own")], "own\n"),
+            Ending::Fail => Err(Failure::new("as told")),
+            Ending::Continue | Ending::NotCalled => Ok(Action::Continue),
+        }
     }
 }
 
@@ -120,15 +165,15 @@ fn template(step: &EditStep) -> EditTemplate<'_> {
 }
 
 fn limiter(config: &Config) -> Result<Limiter, store::StoreError> {
-    fn part(text: &String) -> KeyPart<'_> {
-        match text.as_str() {
+    fn part(text: &str) -> KeyPart<'_> {
+        match text {
             "route" => KeyPart::Route,
             "consumer" => KeyPart::Consumer,
             "network" => KeyPart::ClientNetwork,
             text => text.strip_prefix("header:").map_or(KeyPart::Fixed(text.as_bytes()), KeyPart::Header),
         }
     }
-    let keys: Vec<Vec<_>> = config.keys.iter().map(|parts| parts.iter().map(part).collect()).collect();
+    let keys: Vec<Vec<_>> = config.keys.iter().map(|parts| parts.iter().map(|text| part(text)).collect()).collect();
     let keys: Vec<&[_]> = keys.iter().map(Vec::as_slice).collect();
     Limiter::new(&keys, &[Limit::new(Algorithm::FixedWindow, config.quota, std::time::Duration::from_secs(86_400))])
 }

@@ -44,7 +44,10 @@ fn prepared_edits_get_their_values() {
     let mut client = gateway.connect();
     let fields = "x-api-key: bob-key\r\nx-consumer: root\r\nx-consumer: admin\r\nx-many: zero\r\n";
     let known = client.ask("/a", fields);
-    assert_eq!(report(&known), json!({"key": "KeyOutcome::Known", "edited": "ok", "planned": "ok", "taken": null, "filled": 0}));
+    assert_eq!(
+        report(&known),
+        json!({"key": "KeyOutcome::Known", "edited": "ok", "planned": "ok", "taken": null, "filled": 0})
+    );
     for (name, values) in [
         ("x-api-key", vec![]),
         ("x-consumer", vec!["bob"]),
@@ -58,7 +61,9 @@ fn prepared_edits_get_their_values() {
     assert_eq!((known.header("x-consumer"), many), (Some("bob"), vec!["one", "bob"]));
 
     // Nobody is known: whom the client names is taken away, and none added.
-    for (key, outcome) in [("", "KeyOutcome::Absent"), ("x-api-key: bob-key\r\nx-api-key: bob-key\r\n", "KeyOutcome::Unknown")] {
+    for (key, outcome) in
+        [("", "KeyOutcome::Absent"), ("x-api-key: bob-key\r\nx-api-key: bob-key\r\n", "KeyOutcome::Unknown")]
+    {
         let unknown = client.ask("/a", &format!("{key}x-consumer: root\r\n"));
         assert_eq!(report(&unknown)["key"], outcome);
         assert_eq!((sent(&unknown, "x-consumer"), sent(&unknown, "x-many")), (vec![], vec!["one".to_owned()]));
@@ -80,7 +85,11 @@ fn there_must_be_as_many_values_as_the_edits_take() {
     for route in ["few", "many", "split", "none", "control"] {
         let response = gateway.get(&format!("/{route}"));
         let report = report(&response);
-        assert_eq!((&report["edited"], &report["planned"]), (&"invalid-value".into(), &"invalid-value".into()), "{route}");
+        assert_eq!(
+            (&report["edited"], &report["planned"]),
+            (&"invalid-value".into(), &"invalid-value".into()),
+            "{route}"
+        );
         assert_eq!((sent(&response, "x-a"), response.header("x-a")), (vec![], None), "{route}");
     }
     let empty = gateway.get("/empty");
@@ -176,5 +185,71 @@ fn preparing_in_a_hook_traps() {
         assert_eq!(gateway.get(&format!("/{route}")).status, 500);
         assert_eq!(failures(&gateway, "trap"), count);
         gateway.log.find(&["nothing can be prepared in a hook", "kind=trap"]);
+    }
+}
+
+#[test]
+fn edits_of_every_message_need_no_call() {
+    let edits = "request_edits: [{ remove: x-b }, { set: [x-a, always] }], \
+        response_edits: [{ set: [x-a, always] }, { append: [x-list, '1'] }]";
+    let gateway = start(&[
+        ("off", &format!("ending: not_called, {edits}")),
+        ("hook", &format!("{edits}, edits: [{{ set: [x-a, hook] }}, {{ append: [x-list, '2'] }}]")),
+        ("own", &format!("ending: respond, {edits}")),
+    ]);
+    let mut client = gateway.connect();
+    let fields = "x-a: client\r\nx-b: client\r\n";
+    let list = |response: &Response| -> Vec<String> {
+        let lines = response.headers.iter().filter(|(name, _)| name == "x-list");
+        lines.map(|(_, value)| value.clone()).collect()
+    };
+    let off = client.ask("/off", fields);
+    assert_eq!((sent(&off, "x-a"), sent(&off, "x-b")), (vec!["always".to_owned()], vec![]));
+    assert_eq!((off.header("x-a"), list(&off), off.header("x-report")), (Some("always"), vec!["1".to_owned()], None));
+    assert_eq!(gateway.metric("weir_plugin_calls_total{plugin=\"guest\""), 0);
+
+    // After the hook on the way there, before what it has planned on the way back.
+    let hook = client.ask("/hook", fields);
+    assert_eq!(sent(&hook, "x-a"), ["always"]);
+    assert_eq!((hook.header("x-a"), list(&hook)), (Some("hook"), vec!["1".to_owned(), "2".to_owned()]));
+
+    let own = client.ask("/own", fields);
+    assert_eq!((own.text().as_str(), own.header("x-a"), list(&own)), ("own\n", Some("always"), vec!["1".to_owned()]));
+}
+
+#[test]
+fn an_edit_of_every_message_that_is_refused_is_a_failure() {
+    let long = "v".repeat(20_000);
+    let (first, second) = (format!("{{ set: [x-a, {long}] }}"), format!("{{ set: [x-b, {long}] }}"));
+    let chain = |what: &str, rest: &str| {
+        let small = "edits: [{ set: [x-small, hook] }]";
+        format!("plugins: [{{ guest: {{ {small}, {what}_edits: [{first}, {second}] }}{rest} }}]")
+    };
+    let routes = [
+        ("deny", &*chain("request", "")),
+        ("skip", &chain("request", ", on_error: skip")),
+        ("answer", &chain("response", "")),
+    ];
+    let gateway = site(&[("guest", guests::path("prepared"))], &routes).start();
+    assert_eq!(gateway.get("/deny").status, 500);
+    gateway.log.find(&["edits of every message refused", "plugin=guest", "route=deny"]);
+    // What the hook has done goes with it.
+    let skipped = gateway.get("/skip");
+    assert_eq!((skipped.status, sent(&skipped, "x-small"), sent(&skipped, "x-a")), (200, vec![], vec![]));
+    assert_eq!((skipped.header("x-small"), skipped.header("x-report")), (None, None));
+    assert_eq!(gateway.get("/answer").status, 500);
+    assert_eq!(failures(&gateway, "failed"), 3);
+}
+
+#[test]
+fn edits_of_every_message_are_checked_at_load() {
+    for (config, problem) in [
+        ("misuse: no_such_edits", "it names edits that it has not prepared"),
+        ("request_edits: [{ set: [x-a, GIVEN] }]", "its edits of every message take values"),
+    ] {
+        let chain = format!("plugins: [guest: {{ {config} }}]");
+        let site = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]);
+        let (code, told) = site.check();
+        assert!(code == Some(78) && told.contains(problem), "{told}");
     }
 }

@@ -55,12 +55,7 @@ impl Prepared {
     }
 
     /// The edits with their values, which must be just as many.
-    pub(super) fn fill(
-        &self,
-        id: u32,
-        values: &[u8],
-        consumer: Option<&str>,
-    ) -> Result<Vec<OwnedEdit>, EditError> {
+    pub(super) fn fill(&self, id: u32, values: &[u8], consumer: Option<&str>) -> Result<Vec<OwnedEdit>, EditError> {
         let Some(edits) = self.edits.get(id as usize) else {
             panic!("no edits are prepared under {id}: the gateway traps here");
         };

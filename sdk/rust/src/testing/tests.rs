@@ -2,7 +2,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::*;
-use crate::{Edit, EditError, Failure, Field};
+use crate::{
+    Edit, EditError, EditTemplate, Failure, Field, PreparedEdits, ValueTemplate, Values,
+    store::{Algorithm, KeyPart, Limit, Limiter},
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct Script {
@@ -101,4 +104,79 @@ fn response_lines_stay_apart() {
     let answer = exchange.response.unwrap();
     assert_eq!(answer.status, 203);
     assert_eq!(answer.headers.iter().map(|(_, value)| &value[..]).collect::<Vec<_>>(), [b"a=1", b"b=2"]);
+}
+
+#[derive(Debug)]
+struct Stamped {
+    edits: PreparedEdits,
+    always: PreparedEdits,
+    limiter: Limiter,
+}
+
+impl Plugin for Stamped {
+    type Config = Script;
+
+    fn new(config: Script) -> Result<Self, Vec<Problem>> {
+        let edits = [
+            EditTemplate::set("x-given", ValueTemplate::Given),
+            EditTemplate::append("x-consumer", ValueTemplate::Consumer),
+        ];
+        let name: &[u8] = if config.step == "wrong name" { b"x y" } else { b"x-always" };
+        let always = EditTemplate::set(std::str::from_utf8(name).unwrap(), ValueTemplate::fixed("1"));
+        let limit = Limit::new(Algorithm::FixedWindow, 2, Duration::from_secs(60));
+        let keys: &[&[KeyPart<'_>]] = &[&[KeyPart::Header("x-tenant")], &[KeyPart::Consumer, KeyPart::Route]];
+        Ok(Self {
+            edits: PreparedEdits::new(&edits).unwrap(),
+            always: PreparedEdits::new(&[always]).map_err(|error| Problem::refused(&["step"], error))?,
+            limiter: Limiter::new(keys, &[limit]).unwrap(),
+        })
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::REQUEST.with_request_edits(&self.always).with_response_edits(&self.always)
+    }
+
+    fn on_request(&self, request: &mut Request) -> Outcome {
+        assert_eq!(request.edit_prepared(&self.edits, &Values::NONE), Err(EditError::InvalidValue));
+        let mut values = Values::new();
+        values.push("7");
+        request.edit_prepared(&self.edits, &values)?;
+        values.push("8");
+        assert_eq!(request.edit_prepared(&self.edits, &values), Err(EditError::InvalidValue));
+        let left = self.limiter.take(1)?.remaining;
+        request.edit_response(&[Edit::set("x-left", &left.to_string())])?;
+        Ok(Action::Continue)
+    }
+}
+
+#[test]
+fn what_is_prepared_is_done_as_the_gateway_does_it() {
+    let gateway = Gateway::new();
+    gateway.add_consumer("alice", &[], &[]);
+    let stamped = gateway.configure::<Stamped>(r#"{"step": ""}"#).unwrap();
+    let pass = |mut exchange: Exchange| {
+        stamped.on_request(&mut exchange).map(|_| {
+            exchange.response = Some(Answer::new(200));
+            stamped.on_response(&mut exchange).unwrap();
+            exchange
+        })
+    };
+    let alice = || {
+        let mut exchange = Exchange::get("/");
+        exchange.consumer = Some("alice".to_owned());
+        exchange
+    };
+    let first = pass(alice()).unwrap();
+    assert_eq!((first.header("x-given").as_deref(), first.header("x-consumer").as_deref()), (Some("7"), Some("alice")));
+    assert_eq!(first.header("x-always").as_deref(), Some("1"));
+    let answer = first.response.unwrap();
+    assert_eq!((answer.header("x-always"), answer.header("x-left")), (Some("1"), Some("1")));
+    let tenant = pass(alice().with_header("X-Tenant", "t")).unwrap();
+    assert_eq!(tenant.response.unwrap().header("x-left"), Some("1"));
+    assert_eq!(pass(alice()).unwrap().response.unwrap().header("x-left"), Some("0"));
+    // Neither key is complete.
+    let failed = pass(Exchange::get("/")).unwrap_err();
+    assert!(failed.to_string().starts_with("store: A limit without quota"), "{failed}");
+    let problems = gateway.configure::<Stamped>(r#"{"step": "wrong name"}"#).unwrap_err();
+    assert_eq!(problems[0].pointer, "/step");
 }
