@@ -92,6 +92,8 @@ pub struct Outgoing<B> {
     left: u64,
     /// Fields that may come behind the body.
     trailers: Vec<HeaderName>,
+    /// The end of a chunked body, once it has come.
+    end: Vec<u8>,
     turn: Option<Turn>,
 }
 
@@ -110,7 +112,7 @@ where
         let turn = body.is_some().then_some(Turn::Client);
         let left = if let Framing::Length(length) = framing { length } else { 0 };
         let (before, piece, behind) = (Vec::new(), Bytes::new(), &b""[..]);
-        Self { before, piece, behind, written: 0, touched: false, body, framing, left, trailers, turn }
+        Self { before, piece, behind, written: 0, touched: false, body, framing, left, trailers, end: Vec::new(), turn }
     }
 
     /// Begins on a new connection, to the target with this authority. Only where
@@ -124,6 +126,8 @@ where
         if self.framing == Framing::Chunked && !self.piece.is_empty() {
             write_size(&mut self.before, self.piece.len());
         }
+        // A body that was empty has ended before the connection took anything.
+        self.before.extend_from_slice(&self.end);
     }
 
     /// Leaves the memory that it has written from to the connection's next
@@ -251,12 +255,13 @@ where
             Framing::Length(_) if self.left > 0 => Err(ErrorKind::ClientGone.into()),
             Framing::Length(_) | Framing::Empty => Ok(()),
             Framing::Chunked => {
-                self.before.extend_from_slice(b"0\r\n");
+                self.end.extend_from_slice(b"0\r\n");
                 let trailers = trailers.unwrap_or_default();
                 for (name, value) in trailers.iter().filter(|(name, _)| self.trailers.contains(name)) {
-                    write_field(&mut self.before, name.as_str(), value);
+                    write_field(&mut self.end, name.as_str(), value);
                 }
-                self.before.extend_from_slice(b"\r\n");
+                self.end.extend_from_slice(b"\r\n");
+                self.before.extend_from_slice(&self.end);
                 Ok(())
             }
         }

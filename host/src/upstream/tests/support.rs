@@ -328,7 +328,7 @@ impl Body for TestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.frames.is_empty()
+        self.frames.is_empty() && self.length.is_some()
     }
 
     fn size_hint(&self) -> SizeHint {
