@@ -41,8 +41,8 @@ impl Pool {
     pub async fn warm(&self, uses: impl Iterator<Item = &Use>) -> Result<(), CallError> {
         let idle = self.idle.borrow_mut().pop();
         let mut instance = match idle {
-            Some(instance) => instance,
-            None => Box::new(Instance::new(&self.plugin).await?),
+            Some(instance) if self.is_fresh(&instance) => instance,
+            _ => Box::new(Instance::new(&self.plugin).await?),
         };
         for used in uses {
             self.configure(&mut instance, used).await?;
@@ -100,10 +100,23 @@ impl Pool {
         async { place.await.map_err(|_| ErrorKind::Busy) }
     }
 
-    async fn configure(&self, instance: &mut Instance, used: &Use) -> Result<(), CallError> {
+    /// Sees to it that the instance knows the use. One that has others may have no
+    /// room left for it: that is not the configuration's fault, and a new one takes
+    /// its place.
+    async fn configure(&self, instance: &mut Box<Instance>, used: &Use) -> Result<(), CallError> {
         if instance.knows(used.id) {
             return Ok(());
         }
+        let is_shared = instance.uses() > 0;
+        let outcome = Self::configure_once(instance, used).await;
+        if outcome.is_ok() || !is_shared {
+            return outcome;
+        }
+        **instance = Instance::new(&self.plugin).await?;
+        Self::configure_once(instance, used).await
+    }
+
+    async fn configure_once(instance: &mut Instance, used: &Use) -> Result<(), CallError> {
         match instance.configure(used.id, &used.config).await? {
             Ok(_) => Ok(()),
             // It took the same text when it was loaded.

@@ -253,3 +253,20 @@ fn edits_of_every_message_are_checked_at_load() {
         assert!(code == Some(78) && told.contains(problem), "{told}");
     }
 }
+
+#[test]
+fn what_an_instance_serves_already_takes_no_room_from_a_new_use() {
+    // All together prepare more than an instance may.
+    let fields = |at| (0..60).map(|field| format!("x{field}: '{at}'")).collect::<Vec<_>>().join(", ");
+    let chain = |at| {
+        let edits = format!("query: {{ remove: [absent] }}, headers: {{ set: {{ {} }} }}", fields(at));
+        format!("plugins: [request-transform: {{ {edits} }}]")
+    };
+    let routes: Vec<_> = (0..540).map(|at| (format!("r{at}"), chain(at))).collect();
+    let routes: Vec<_> = routes.iter().map(|(name, chain)| (name.as_str(), chain.as_str())).collect();
+    let gateway = site(&[("guest", guests::path("prepared"))], &routes).start();
+    let mut client = gateway.connect();
+    for (at, (route, _)) in routes.iter().enumerate() {
+        assert_eq!(sent(&client.ask(&format!("/{route}"), ""), "x0"), [at.to_string()], "{route}");
+    }
+}
