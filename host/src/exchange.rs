@@ -310,12 +310,15 @@ impl Exchange {
     }
 
     /// Applies what the plugin at a place has planned for the response. Places
-    /// come last first, so what is theirs is at the end.
+    /// come last first, so what is theirs is at the end; behind it can be only what
+    /// is left of a plugin that has failed, which nobody wants any more.
     pub fn apply_planned(&mut self, place: u8) {
         let Some(response) = &mut self.response else { return };
-        let others = self.planned.iter().rposition(|(whose, _)| *whose != place).map_or(0, |last| last + 1);
-        for (_, edit) in self.planned.drain(others..) {
-            edit.apply(&mut response.headers);
+        let others = self.planned.iter().rposition(|(whose, _)| *whose < place).map_or(0, |last| last + 1);
+        for (whose, edit) in self.planned.drain(others..) {
+            if whose == place {
+                edit.apply(&mut response.headers);
+            }
         }
     }
 

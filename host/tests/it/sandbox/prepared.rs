@@ -255,6 +255,17 @@ fn edits_of_every_message_are_checked_at_load() {
 }
 
 #[test]
+fn a_plugin_that_fails_takes_no_other_plugins_plans_along() {
+    let big = format!("{{ set: [x-big, {}] }}", "v".repeat(40_000));
+    let first = "{ guest: { edits: [{ set: [x-first, f] }] } }";
+    let second = format!("{{ guest: {{ edits: [{{ set: [x-second, s] }}], response_edits: [{big}] }} }}");
+    let chain = format!("plugins: [{first}, {second}]");
+    let gateway = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]).start();
+    let response = gateway.get("/a");
+    assert_eq!((response.status, response.header("x-first"), response.header("x-second")), (500, Some("f"), None));
+}
+
+#[test]
 fn what_an_instance_serves_already_takes_no_room_from_a_new_use() {
     // All together prepare more than an instance may.
     let fields = |at| (0..60).map(|field| format!("x{field}: '{at}'")).collect::<Vec<_>>().join(", ");
