@@ -147,7 +147,10 @@ pub fn checked_name(name: &str) -> Result<HeaderName, EditError> {
 
 /// A value without the white space around it.
 pub fn checked_value(value: &[u8]) -> Result<HeaderValue, EditError> {
-    HeaderValue::from_bytes(value.trim_ascii()).map_err(|_| EditError::InvalidValue)
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !is_blank(byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    HeaderValue::from_bytes(&value[start..end]).map_err(|_| EditError::InvalidValue)
 }
 
 impl Exchange {

@@ -80,9 +80,10 @@ fn there_must_be_as_many_values_as_the_edits_take() {
         ("split", &format!("{edits}, values: [one, \"two\\nthree\"]")),
         ("none", edits),
         ("control", &format!("{edits}, values: [one, \"t\\rwo\"]")),
+        ("end", &format!("{edits}, values: [one, \"two\\r\"]")),
         ("empty", &format!("{edits}, values: [one, '']")),
     ]);
-    for route in ["few", "many", "split", "none", "control"] {
+    for route in ["few", "many", "split", "none", "control", "end"] {
         let response = gateway.get(&format!("/{route}"));
         let report = report(&response);
         assert_eq!(
