@@ -10,12 +10,18 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header, uri::PathAndQuery};
 
-use crate::{error::ErrorKind, gateway::Snapshot, headers};
+use crate::{error::ErrorKind, gateway::Snapshot, headers, upstream::http1};
 
 mod edit;
 
 pub use crate::headers::joined;
 pub use edit::{Edit, EditError, checked_name, checked_value, known_name};
+
+/// Edits that a list has room for while nothing is in it.
+const KEPT_EDITS: usize = 64;
+/// Fields that plugins may add to a head which is as large as a head may be when it
+/// comes: no client can make their edits fail by sending many.
+const ADDED_FIELDS: usize = 64;
 
 /// Everything about one request that outlives its parts.
 pub struct Exchange {
@@ -106,6 +112,13 @@ pub enum Stage {
 pub struct HeadCaps {
     pub bytes: usize,
     pub fields: usize,
+}
+
+impl HeadCaps {
+    /// For what a request's head may be when it comes.
+    pub fn new(bytes: usize, fields: usize) -> Self {
+        Self { bytes, fields: fields.max(http1::FIELDS) + ADDED_FIELDS }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -260,6 +273,9 @@ impl Exchange {
         self.answer = None;
         self.consumer = None;
         self.id = None;
+        // What one request has blown up is not kept for the next.
+        self.planned.shrink_to(KEPT_EDITS);
+        self.undo.shrink_to(KEPT_EDITS);
     }
 
     /// Starts a hook: edits from here on can be rolled back.

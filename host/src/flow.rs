@@ -62,7 +62,7 @@ impl Flow {
             host: None,
             forwarded_pending: false,
         };
-        let caps = HeadCaps { bytes: settings.limits.head, fields: settings.limits.fields };
+        let caps = HeadCaps::new(settings.limits.head, settings.limits.fields);
         let started = Instant::now();
         let mut exchange = match worker.spare_exchange() {
             Some(mut spare) => {

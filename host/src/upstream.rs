@@ -30,7 +30,7 @@ mod body;
 mod connect;
 mod echo;
 mod exchange;
-mod http1;
+pub mod http1;
 mod pool;
 mod target;
 

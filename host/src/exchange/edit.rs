@@ -16,6 +16,8 @@ const ATTRIBUTE_NAME: usize = 256;
 const ATTRIBUTE_VALUE: usize = 8 << 10;
 /// All attributes of one request together, in bytes.
 const ATTRIBUTES_TOTAL: usize = 64 << 10;
+/// Edits of one request that are planned or can still be undone.
+const MOST_EDITS: usize = 1024;
 /// Names kept on each worker.
 const KNOWN_NAMES: usize = 128;
 
@@ -62,6 +64,15 @@ impl Edit {
         match self {
             Edit::Set(name, value) | Edit::Append(name, value) => name.as_str().len() + value.len(),
             Edit::Remove(_) => 0,
+        }
+    }
+
+    /// Whether there is one line more when it is done.
+    fn adds_line(&self, headers: &HeaderMap) -> bool {
+        match self {
+            Edit::Append(..) => true,
+            Edit::Set(name, _) => !headers.contains_key(name),
+            Edit::Remove(_) => false,
         }
     }
 
@@ -158,7 +169,9 @@ impl Exchange {
     pub fn edit_request(&mut self, edits: impl Iterator<Item = Result<Edit, EditError>>) -> Result<(), EditError> {
         self.request_only()?;
         self.all_or_none(edits, |exchange, edit| {
-            exchange.weigh(&edit, exchange.request.headers.len())?;
+            let headers = &exchange.request.headers;
+            let is_full = headers.len() >= exchange.caps.fields && edit.adds_line(headers);
+            exchange.weigh(&edit, is_full)?;
             let name = edit.name().clone();
             let lines = edit.exchange(&mut exchange.request.headers);
             exchange.undo.push(Undo::Request(name, lines));
@@ -172,7 +185,10 @@ impl Exchange {
             return Err(EditError::Closed);
         }
         self.all_or_none(edits, |exchange, edit| {
-            exchange.weigh(&edit, exchange.response.as_ref().map_or(0, |response| response.headers.len()))?;
+            let Some(response) = &exchange.response else { return Err(EditError::Closed) };
+            let headers = &response.headers;
+            let is_full = headers.len() >= exchange.caps.fields && edit.adds_line(headers);
+            exchange.weigh(&edit, is_full)?;
             let Some(response) = &mut exchange.response else { return Err(EditError::Closed) };
             let name = edit.name().clone();
             let lines = edit.exchange(&mut response.headers);
@@ -186,7 +202,7 @@ impl Exchange {
         self.request_only()?;
         let before = self.planned.len();
         let outcome = self.all_or_none(edits, |exchange, edit| {
-            exchange.weigh(&edit, exchange.planned.len())?;
+            exchange.weigh(&edit, false)?;
             exchange.planned.push((exchange.place, edit));
             Ok(())
         });
@@ -212,10 +228,13 @@ impl Exchange {
         Ok(())
     }
 
-    /// Refuses an edit that would make a head of that many fields too large.
-    fn weigh(&mut self, edit: &Edit, fields: usize) -> Result<(), EditError> {
+    /// Refuses an edit that would make a head too large. What only takes away is
+    /// not weighed, but counted: each edit is kept until it is done, or can no more
+    /// be undone.
+    fn weigh(&mut self, edit: &Edit, is_full: bool) -> Result<(), EditError> {
         let weight = edit.weight();
-        if weight > 0 && (fields >= self.caps.fields || self.added + weight > self.caps.bytes) {
+        let is_too_large = is_full || (weight > 0 && self.added + weight > self.caps.bytes);
+        if is_too_large || self.planned.len() + self.undo.len() >= MOST_EDITS {
             return Err(EditError::TooMany);
         }
         self.added += weight;

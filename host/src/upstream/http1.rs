@@ -34,7 +34,7 @@ use head::Lines;
 /// and its trailers once more.
 const HEAD: usize = 64 << 10;
 /// Fields that either of them may have.
-const FIELDS: usize = 100;
+pub const FIELDS: usize = 100;
 
 /// Bytes that an idle connection keeps room for: for a head and a little more.
 const ROOM: usize = 4 << 10;

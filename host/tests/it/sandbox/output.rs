@@ -65,7 +65,7 @@ fn fields_are_bounded_in_number_and_bytes_on_requests_and_answers() {
             |fields: usize, value: usize| format!("plugins: [guest: {{ {answer}fields: {fields}, value: {value} }}]");
         let routes = [
             ("few", setting(50, 1)),
-            ("many", setting(101, 1)),
+            ("many", setting(170, 1)),
             ("long", setting(50, 600)),
             ("longer", setting(60, 600)),
         ];

@@ -267,6 +267,35 @@ fn a_plugin_that_fails_takes_no_other_plugins_plans_along() {
 }
 
 #[test]
+fn no_client_can_make_edits_fail_by_sending_many_fields() {
+    let edits = "edits: [{ set: [x-internal, gateway] }, { set: [x-new, n] }]";
+    let gateway = start(&[("a", &format!("{edits}, request_edits: [{{ append: [x-list, l] }}]"))]);
+    let mut client = gateway.connect();
+    for count in [90, 96, 97] {
+        let fillers: String = (0..count).map(|at| format!("f{at}: x\r\n")).collect();
+        let response = client.ask("/a", &format!("x-internal: client\r\n{fillers}"));
+        assert_eq!(response.status, 200, "{count}");
+        assert_eq!(
+            (sent(&response, "x-internal"), sent(&response, "x-list")),
+            (vec!["gateway".into()], vec!["l".into()])
+        );
+    }
+}
+
+#[test]
+fn edits_are_bounded_also_where_they_only_take_away() {
+    let removals = vec!["{ remove: x-a }"; 170].join(", ");
+    let plugin = format!("{{ guest: {{ edits: [{removals}] }} }}");
+    let chain = |plugins: usize| format!("plugins: [{}]", vec![&*plugin; plugins].join(", "));
+    let gateway = site(&[("guest", guests::path("prepared"))], &[("four", &chain(4)), ("five", &chain(5))]).start();
+    // Each plans 170 and its report, and could have 170 undone: 6 * 170 + 4 is the
+    // bound, before the fifth reports.
+    assert_eq!(gateway.get("/four").status, 200);
+    assert_eq!(gateway.get("/five").status, 500);
+    gateway.log.find(&["edit refused: More fields", "route=five"]);
+}
+
+#[test]
 fn what_an_instance_serves_already_takes_no_room_from_a_new_use() {
     // All together prepare more than an instance may.
     let fields = |at| (0..60).map(|field| format!("x{field}: '{at}'")).collect::<Vec<_>>().join(", ");
