@@ -4,9 +4,9 @@
 //! there is one. However it goes away, the request is ended exactly once:
 //! logged, counted, and told to the plugins that it has reached.
 
-use std::{rc::Rc, time::Instant};
+use std::{borrow::Cow, rc::Rc, time::Instant};
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 
 use crate::{
@@ -220,7 +220,7 @@ impl Flow {
             client: head.client,
             method: head.method.as_str(),
             host: head.authority.as_bytes(),
-            path: exchange.log.uri.path_and_query().map_or(&b""[..], |target| target.as_str().as_bytes()),
+            path: origin_form(&exchange.log.uri).as_bytes(),
             version: head.version,
             status: status.as_u16(),
             bytes_sent: exchange.sent,
@@ -269,6 +269,15 @@ impl Drop for Flow {
     /// The client has gone before there was a response.
     fn drop(&mut self) {
         self.finish(Ending::ClientGone);
+    }
+}
+
+/// The target as it came, without scheme and authority.
+fn origin_form(uri: &Uri) -> Cow<'_, str> {
+    match uri.path_and_query().map_or("", PathAndQuery::as_str) {
+        // In absolute form it may lack the path.
+        query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+        target => Cow::Borrowed(target),
     }
 }
 

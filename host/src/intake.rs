@@ -58,7 +58,8 @@ fn read_target(head: &mut RequestHead, uri: &Uri, limit: usize) -> Result<(), Er
         return Err(ErrorKind::BadRequest("the query is not ASCII"));
     }
     let paths = path::normalise(target.path())?;
-    let as_it_came = *paths.upstream == *target.path();
+    // In absolute form it may lack the path, for which `path` says `/`.
+    let as_it_came = target.as_str().starts_with('/') && *paths.upstream == *target.path();
     if *paths.normal != *paths.upstream {
         head.path = Some(Box::from(&*paths.normal));
     }

@@ -131,6 +131,15 @@ fn host_goes_upstream_as_it_came_or_is_the_targets() {
     exchange(&gateway(&recorder.upstream, "", ""), "GET http://right/a HTTP/1.1\r\nHost: wrong\r\n\r\n");
     assert!(recorder.head().contains("host: right\r\n") && !recorder.head().contains("wrong"), "{}", recorder.head());
     assert_eq!(recorder.line(), "GET /a HTTP/1.1");
+    // It may lack a path, which the target in origin form may not (section 3.2.1).
+    for (target, line) in [("http://a", "GET / HTTP/1.1"), ("http://a?x=1", "GET /?x=1 HTTP/1.1")] {
+        let recorder = Recorder::start("");
+        let gateway = gateway(&recorder.upstream, "", "");
+        exchange(&gateway, &format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(recorder.line(), line);
+        let path = line.split(' ').nth(1).unwrap();
+        gateway.access_log.find(&[&format!("\"path\":\"{path}\"")]);
+    }
 }
 
 #[test]
