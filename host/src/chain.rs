@@ -173,8 +173,7 @@ fn take_answer(flow: &mut Flow, link: &Link, place: usize) -> Content {
     let Some(exchange) = &mut flow.exchange else { return Content::Empty };
     let Some(answer) = exchange.answer.take() else { return Content::Empty };
     link.rejected(answer.status);
-    exchange.response =
-        Some(ResponseHead { status: answer.status, headers: answer.headers, made_by: MadeBy::Plugin(place as u8) });
+    exchange.response = Some(ResponseHead::new(answer.status, answer.headers, MadeBy::Plugin(place as u8)));
     if answer.body.is_empty() { Content::Empty } else { Content::Whole(answer.body) }
 }
 

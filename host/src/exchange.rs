@@ -67,6 +67,9 @@ pub struct RequestHead {
     pub authority: HeaderValue,
     pub client: IpAddr,
     pub headers: HeaderMap,
+    /// Fields that may come behind the body: announced by the client, and left
+    /// alone by every plugin.
+    pub trailers: Vec<HeaderName>,
     /// What goes upstream.
     pub target: PathAndQuery,
     /// The normalised path, where it differs from the target's.
@@ -83,6 +86,22 @@ pub struct ResponseHead {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub made_by: MadeBy,
+    /// Whether fields may come behind the body, which Trailer announces.
+    pub announces: bool,
+}
+
+impl ResponseHead {
+    pub fn new(status: StatusCode, headers: HeaderMap, made_by: MadeBy) -> Self {
+        Self { status, headers, made_by, announces: false }
+    }
+
+    /// Does an edit. What a plugin has a say in comes from nowhere else.
+    fn edit<T>(&mut self, edit: Edit, how: impl FnOnce(Edit, &mut HeaderMap) -> T) -> T {
+        if self.announces {
+            headers::withdraw(&mut self.headers, edit.name());
+        }
+        how(edit, &mut self.headers)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,6 +284,7 @@ impl Exchange {
     /// the head as it was read goes, so that its memory serves the next one.
     pub fn retire(&mut self) {
         self.request.headers = HeaderMap::new();
+        self.request.trailers = Vec::new();
         self.request.authority = HeaderValue::from_static("");
         self.request.target = PathAndQuery::from_static("/");
         self.request.host = None;
@@ -333,7 +353,7 @@ impl Exchange {
         let others = self.planned.iter().rposition(|(whose, _)| *whose < place).map_or(0, |last| last + 1);
         for (whose, edit) in self.planned.drain(others..) {
             if whose == place {
-                edit.apply(&mut response.headers);
+                response.edit(edit, Edit::apply);
             }
         }
     }

@@ -34,7 +34,7 @@ pub struct Flow {
     /// Place of the plugin whose answer, or failure, has ended the way down.
     pub answering: Option<usize>,
     /// Whether the client takes trailers.
-    pub trailers: bool,
+    pub takes_trailers: bool,
     /// Whether the connection must end with this response.
     pub close: bool,
 }
@@ -57,6 +57,7 @@ impl Flow {
             authority: HeaderValue::from_static(""),
             client: connection.client_address,
             headers: head.headers,
+            trailers: Vec::new(),
             target: PathAndQuery::from_static("/"),
             path: None,
             host: None,
@@ -79,7 +80,7 @@ impl Flow {
             exchange: Some(exchange),
             reached: 0,
             answering: None,
-            trailers: false,
+            takes_trailers: false,
             close: false,
         };
         (flow, incoming)
@@ -112,7 +113,8 @@ impl Flow {
             headers: &head.headers,
             forwarded_for: head.forwarded_pending.then_some((&self.connection.client_text, &head.authority)),
             host,
-            trailers: self.trailers,
+            trailers: &head.trailers,
+            takes_trailers: self.takes_trailers,
         };
         // Without plugins hardly any time has gone by.
         let sent = if self.reached == 0 { exchange.timing.started } else { Instant::now() };
@@ -136,8 +138,10 @@ impl Flow {
         let (head, body) = response.into_parts();
         exchange.timing.upstream = took;
         exchange.log.target = Some(body.target().clone());
-        exchange.response =
-            Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Upstream });
+        exchange.response = Some(ResponseHead {
+            announces: body.announces(),
+            ..ResponseHead::new(head.status, head.headers, MadeBy::Upstream)
+        });
         Ok(Content::upstream(body, self.settings.timeouts.body_idle, total, &self.worker().timer))
     }
 
@@ -151,7 +155,7 @@ impl Flow {
         let id = exchange.id.as_deref().unwrap_or_default();
         let accept = exchange.accept().map(HeaderValue::as_bytes);
         let (head, body) = error_response::respond(&error, accept, id).into_parts();
-        exchange.response = Some(ResponseHead { status: head.status, headers: head.headers, made_by: MadeBy::Gateway });
+        exchange.response = Some(ResponseHead::new(head.status, head.headers, MadeBy::Gateway));
         Content::Whole(body)
     }
 
@@ -256,7 +260,7 @@ impl Flow {
             let (worker, active, reached) = (self.worker().clone(), self.active.clone(), self.reached);
             // A client that has gone before there was a response: to the plugins it
             // reads as it was logged.
-            let nothing = || ResponseHead { status, headers: HeaderMap::new(), made_by: MadeBy::Gateway };
+            let nothing = || ResponseHead::new(status, HeaderMap::new(), MadeBy::Gateway);
             exchange.response.get_or_insert_with(nothing);
             tokio::task::spawn_local(chain::finish(worker, active, Some(exchange), reached));
         } else {

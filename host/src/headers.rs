@@ -14,9 +14,11 @@ use crate::error::ErrorKind;
 
 mod authority;
 mod forwarded;
+mod trailers;
 
 pub use authority::{authority, host_of, is_authority};
 pub use forwarded::{Forwarded, add_forwarded, forward, forwarded_lines};
+pub use trailers::{take_announced, withdraw};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -28,6 +30,7 @@ pub struct Seen {
     keep_alive: bool,
     proxy_connection: bool,
     te: bool,
+    trailer: bool,
     upgrade: bool,
     expect: bool,
     /// A name with an underscore.
@@ -68,7 +71,10 @@ impl Seen {
             2 => self.te |= name == "te",
             4 if name == "host" => self.hosts += lines(),
             6 => self.expect |= name == "expect",
-            7 => self.upgrade |= name == "upgrade",
+            7 => {
+                self.upgrade |= name == "upgrade";
+                self.trailer |= name == "trailer";
+            }
             9 => self.forwarded |= name == "forwarded",
             10 => {
                 self.connection |= name == "connection";
@@ -84,6 +90,11 @@ impl Seen {
     /// Whether there is a Connection field.
     pub fn connection(&self) -> bool {
         self.connection
+    }
+
+    /// Whether there is a Trailer field.
+    pub fn trailer(&self) -> bool {
+        self.trailer
     }
 
     /// Whether a proxy in front has said anything, or somebody in its name.

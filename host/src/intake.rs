@@ -30,9 +30,13 @@ pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
         // The target wins, so nobody behind is to read another Host.
         head.headers.insert(header::HOST, head.authority.clone());
     }
-    flow.trailers = headers::strip_request(&mut head.headers, &seen);
-    if settings.underscore_headers == UnderscoreHeaders::Drop {
+    flow.takes_trailers = headers::strip_request(&mut head.headers, &seen);
+    let allow_underscores = settings.underscore_headers != UnderscoreHeaders::Drop;
+    if !allow_underscores {
         headers::drop_underscores(&mut head.headers, &seen);
+    }
+    if seen.trailer() {
+        head.trailers = headers::take_announced(&mut head.headers, allow_underscores);
     }
     read_target(head, uri, settings.limits.target)?;
     if seen.forwarded() {

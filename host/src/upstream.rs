@@ -177,7 +177,7 @@ impl Upstream {
             Way::Echo => return Box::pin(echo::answer(head, body, &self.config.name)).await,
             Way::Targets(balancer, targets) => (balancer, targets),
         };
-        let outgoing = Outgoing::new(head.headers, body);
+        let outgoing = Outgoing::new(&head, body);
         let mut sending =
             Sending { outgoing, head, timeouts, timer: &self.timer, opened: &self.opened, repeated: false };
         let mut unreachable = Vec::new();

@@ -53,7 +53,7 @@ impl Edit {
         Ok(Edit::Remove(checked_name(name)?))
     }
 
-    fn name(&self) -> &HeaderName {
+    pub(super) fn name(&self) -> &HeaderName {
         match self {
             Edit::Set(name, _) | Edit::Append(name, _) | Edit::Remove(name) => name,
         }
@@ -173,6 +173,9 @@ impl Exchange {
             let is_full = headers.len() >= exchange.caps.fields && edit.adds_line(headers);
             exchange.weigh(&edit, is_full)?;
             let name = edit.name().clone();
+            if !exchange.request.trailers.is_empty() {
+                exchange.request.trailers.retain(|trailer| *trailer != name);
+            }
             let lines = edit.exchange(&mut exchange.request.headers);
             exchange.undo.push(Undo::Request(name, lines));
             Ok(())
@@ -191,7 +194,7 @@ impl Exchange {
             exchange.weigh(&edit, is_full)?;
             let Some(response) = &mut exchange.response else { return Err(EditError::Closed) };
             let name = edit.name().clone();
-            let lines = edit.exchange(&mut response.headers);
+            let lines = response.edit(edit, Edit::exchange);
             exchange.undo.push(Undo::Response(name, lines));
             Ok(())
         })

@@ -38,6 +38,7 @@ fn a_look_over_a_head_finds_all_of_it() {
         ("proxy-connection", Seen { proxy_connection: true, ..Default::default() }),
         ("te", Seen { te: true, ..Default::default() }),
         ("upgrade", Seen { upgrade: true, ..Default::default() }),
+        ("trailer", Seen { trailer: true, ..Default::default() }),
         ("expect", Seen { expect: true, ..Default::default() }),
         ("forwarded", Seen { forwarded: true, ..Default::default() }),
         ("x-forwarded-for", Seen { forwarded: true, ..Default::default() }),

@@ -68,6 +68,11 @@ impl ResponseBody {
         &self.target
     }
 
+    /// Whether the head announces fields behind it.
+    pub fn announces(&self) -> bool {
+        matches!(&self.source, Source::Connection(reading) if reading.incoming.announces())
+    }
+
     /// The body is through. Where the request is not, the connection closes.
     fn end(&mut self) {
         if let Source::Connection(reading) = std::mem::replace(&mut self.source, Source::Ended) {

@@ -19,4 +19,5 @@ mod soak;
 mod streaming;
 mod support;
 mod swap;
+mod trailers;
 mod upstreams;

@@ -14,6 +14,8 @@ const EXTENSIONS: usize = 16 << 10;
 /// Takes a body of chunks apart, however it comes in.
 #[derive(Debug, Default)]
 pub struct Chunked {
+    /// Whether the head announces fields behind it.
+    pub announced: bool,
     state: State,
     /// Bytes of extensions so far.
     extensions: usize,
@@ -43,6 +45,10 @@ pub enum Step {
 }
 
 impl Chunked {
+    pub fn new(announced: bool) -> Self {
+        Self { announced, ..Self::default() }
+    }
+
     pub fn next(&mut self, received: &mut BytesMut) -> Result<Step, Malformed> {
         loop {
             match &mut self.state {

@@ -33,7 +33,7 @@ pub fn decide(parsed: Parsed, method: &Method) -> Result<Head, Malformed> {
     let is_bodiless = *method == Method::HEAD || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
     let framing = match length {
         _ if is_bodiless => Framing::Empty,
-        _ if is_chunked => Framing::Chunked(Chunked::default()),
+        _ if is_chunked => Framing::Chunked(Chunked::new(seen.trailer())),
         Some(0) => Framing::Empty,
         Some(length) => Framing::Length(length),
         None => Framing::Close,

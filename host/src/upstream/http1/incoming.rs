@@ -34,6 +34,11 @@ impl Incoming {
         self.connection
     }
 
+    /// Whether the head announces fields behind it.
+    pub fn announces(&self) -> bool {
+        matches!(&self.framing, Framing::Chunked(chunked) if chunked.announced)
+    }
+
     /// Whether all of it has been read.
     pub fn is_end(&self) -> bool {
         matches!(self.framing, Framing::Empty)

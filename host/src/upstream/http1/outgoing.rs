@@ -32,8 +32,10 @@ pub struct OutgoingHead<'a> {
     /// fields are to be added that tell of them.
     pub forwarded_for: Option<(&'a HeaderValue, &'a HeaderValue)>,
     pub host: Host,
-    /// Whether trailers are welcome.
-    pub trailers: bool,
+    /// Fields that may come behind the body.
+    pub trailers: &'a [HeaderName],
+    /// Whether trailers are welcome in the response.
+    pub takes_trailers: bool,
 }
 
 /// What goes into the Host field.
@@ -102,13 +104,15 @@ where
     B: Body<Data = Bytes, Error = GatewayError> + Unpin,
 {
     /// `start` has to be called before any of it is sent.
-    pub fn new(headers: &HeaderMap, body: B) -> Self {
+    pub fn new(head: &OutgoingHead<'_>, body: B) -> Self {
         let (body, framing) = match (body.is_end_stream(), body.size_hint().exact()) {
             (true, _) => (None, Framing::Empty),
             (false, Some(length)) => (Some(body), Framing::Length(length)),
             (false, None) => (Some(body), Framing::Chunked),
         };
-        let trailers = if framing == Framing::Chunked { announced(headers) } else { Vec::new() };
+        // Whatever stands in the head somebody has looked at, or has set.
+        let may_follow = |name: &&HeaderName| framing == Framing::Chunked && !head.headers.contains_key(*name);
+        let trailers = head.trailers.iter().filter(may_follow).cloned().collect();
         let turn = body.is_some().then_some(Turn::Client);
         let left = if let Framing::Length(length) = framing { length } else { 0 };
         let (before, piece, behind) = (Vec::new(), Bytes::new(), &b""[..]);
@@ -122,7 +126,7 @@ where
         self.before.clear();
         self.written = 0;
         self.touched = false;
-        write_head(&mut self.before, head, target, self.framing);
+        write_head(&mut self.before, head, target, self.framing, &self.trailers);
         if self.framing == Framing::Chunked && !self.piece.is_empty() {
             write_size(&mut self.before, self.piece.len());
         }
@@ -268,40 +272,14 @@ where
     }
 }
 
-/// Fields that Trailer announces and that may come behind a body (RFC 9110
-/// sections 6.5.1 and 6.6.2). Others would be a way around whoever has looked at
-/// the head.
-fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
-    use header::*;
-    const REFUSED: [HeaderName; 17] = [
-        AUTHORIZATION,
-        CACHE_CONTROL,
-        CONNECTION,
-        CONTENT_ENCODING,
-        CONTENT_LENGTH,
-        CONTENT_RANGE,
-        CONTENT_TYPE,
-        COOKIE,
-        EXPECT,
-        FORWARDED,
-        HOST,
-        MAX_FORWARDS,
-        PROXY_AUTHORIZATION,
-        RANGE,
-        TE,
-        TRAILER,
-        TRANSFER_ENCODING,
-    ];
-    let lines = headers.get_all(TRAILER).iter();
-    let names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    names
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-        .filter(|name| !REFUSED.contains(name) && !name.as_str().starts_with("x-forwarded-"))
-        .collect()
-}
-
 /// Writes the head, with the framing that the body needs.
-fn write_head(out: &mut Vec<u8>, head: &OutgoingHead<'_>, target: &HeaderValue, framing: Framing) {
+fn write_head(
+    out: &mut Vec<u8>,
+    head: &OutgoingHead<'_>,
+    target: &HeaderValue,
+    framing: Framing,
+    trailers: &[HeaderName],
+) {
     out.reserve(HEAD);
     out.extend_from_slice(head.method.as_str().as_bytes());
     out.push(b' ');
@@ -326,9 +304,18 @@ fn write_head(out: &mut Vec<u8>, head: &OutgoingHead<'_>, target: &HeaderValue, 
             write_field(out, name.as_str(), value);
         }
     }
-    if head.trailers {
+    if head.takes_trailers {
         // A TE field has to be named in Connection (RFC 9110 section 10.1.4).
         out.extend_from_slice(b"te: trailers\r\nconnection: te\r\n");
+    }
+    if let [first, others @ ..] = trailers {
+        out.extend_from_slice(b"trailer: ");
+        out.extend_from_slice(first.as_str().as_bytes());
+        for name in others {
+            out.extend_from_slice(b", ");
+            out.extend_from_slice(name.as_str().as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
     }
     match framing {
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),

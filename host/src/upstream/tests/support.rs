@@ -204,7 +204,8 @@ impl Worker {
             headers: &head.headers,
             forwarded_for: None,
             host,
-            trailers: false,
+            trailers: &[],
+            takes_trailers: false,
         };
         upstream.send(head, body, &self.timeouts).await
     }
