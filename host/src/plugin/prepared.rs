@@ -68,14 +68,19 @@ pub enum Part {
 }
 
 impl Prepared {
+    /// Adds a list of edits, unless it has more to add than any head has room for.
     pub fn add_edits(
         &mut self,
         templates: impl ExactSizeIterator<Item = Result<Template, EditError>>,
+        head_limit: usize,
     ) -> Result<u32, EditError> {
         if templates.len() > MOST_EDITS {
             return Err(EditError::TooMany);
         }
         let templates: Box<[Template]> = templates.collect::<Result<_, _>>()?;
+        if templates.iter().map(Template::added).sum::<usize>() > head_limit {
+            return Err(EditError::TooMany);
+        }
         let bytes = templates.iter().map(Template::bytes).sum();
         let place = self.place(self.edits.len(), bytes).ok_or(EditError::TooMany)?;
         let given = templates.iter().filter(|template| matches!(template.value(), Some(Value::Given))).count();
@@ -130,6 +135,16 @@ impl Template {
         match self {
             Template::Set(_, value) | Template::Append(_, value) => Some(value),
             Template::Remove(_) => None,
+        }
+    }
+
+    /// Bytes that it adds to a head at the least.
+    fn added(&self) -> usize {
+        match self {
+            Template::Set(name, Value::Fixed(value)) | Template::Append(name, Value::Fixed(value)) => {
+                name.as_str().len() + value.len()
+            }
+            _ => 0,
         }
     }
 

@@ -89,7 +89,8 @@ impl Values {
         Self(Vec::with_capacity(128))
     }
 
-    /// Adds a value.
+    /// Adds a value. One with a line feed counts as two, and so makes the edits
+    /// refuse all of them.
     pub fn push<V: AsRef<[u8]> + ?Sized>(&mut self, value: &V) {
         self.0.extend_from_slice(value.as_ref());
         self.0.push(b'\n');

@@ -152,6 +152,7 @@ impl Problem {
             EditError::InvalidName => "is no field name: letters, digits and `-`, for example `x-tenant`",
             EditError::InvalidValue => "must be one line without control characters",
             EditError::Forbidden => "belongs to the gateway, which frames messages itself: choose another field",
+            EditError::TooMany => "has more fields, or more bytes of them, than the gateway allows in a head",
             _ => "would be refused by the gateway",
         };
         Self::at(path, message)

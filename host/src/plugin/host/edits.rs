@@ -20,7 +20,8 @@ type Edited = Result<Result<(), WitEditError>>;
 impl Host for InstanceState {
     fn prepare(&mut self, edits: Vec<EditTemplate>) -> Result<Result<u32, WitEditError>> {
         self.outside_hooks()?;
-        Ok(self.prepared.add_edits(edits.iter().map(template)).map_err(Into::into))
+        let head_limit = self.module.head_limit;
+        Ok(self.prepared.add_edits(edits.iter().map(template), head_limit).map_err(Into::into))
     }
 
     fn edit_request(&mut self, id: u32, values: Vec<u8>) -> Edited {

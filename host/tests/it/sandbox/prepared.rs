@@ -115,10 +115,10 @@ fn wrong_edits_are_refused_when_they_are_prepared() {
 
 #[test]
 fn an_instance_can_prepare_so_much_and_no_more() {
-    let gateway = start(&[("a", "fill: 65536")]);
+    let gateway = start(&[("a", "fill: 32000")]);
     let filled = report(&gateway.get("/a"))["filled"].as_u64().unwrap();
     // 4 MiB, each with what it takes to keep it.
-    assert!((60..64).contains(&filled), "{filled}");
+    assert!((124..131).contains(&filled), "{filled}");
     assert_eq!(instances(&gateway), 1);
 }
 
@@ -220,11 +220,11 @@ fn edits_of_every_message_need_no_call() {
 
 #[test]
 fn an_edit_of_every_message_that_is_refused_is_a_failure() {
-    let long = "v".repeat(20_000);
-    let (first, second) = (format!("{{ set: [x-a, {long}] }}"), format!("{{ set: [x-b, {long}] }}"));
+    // Each fits, and what the hook has edited too, but not both.
+    let (hook, always) = ("h".repeat(10_000), "a".repeat(20_000));
     let chain = |what: &str, rest: &str| {
-        let small = "edits: [{ set: [x-small, hook] }]";
-        format!("plugins: [{{ guest: {{ {small}, {what}_edits: [{first}, {second}] }}{rest} }}]")
+        let edits = format!("edits: [{{ set: [x-small, {hook}] }}], {what}_edits: [{{ set: [x-a, {always}] }}]");
+        format!("plugins: [{{ guest: {{ {edits} }}{rest} }}]")
     };
     let routes = [
         ("deny", &*chain("request", "")),
@@ -244,9 +244,12 @@ fn an_edit_of_every_message_that_is_refused_is_a_failure() {
 
 #[test]
 fn edits_of_every_message_are_checked_at_load() {
+    let long = "v".repeat(20_000);
+    let heavy = format!("request_edits: [{{ set: [x-a, {long}] }}, {{ append: [x-a, {long}] }}]");
     for (config, problem) in [
         ("misuse: no_such_edits", "it names edits that it has not prepared"),
         ("request_edits: [{ set: [x-a, GIVEN] }]", "its edits of every message take values"),
+        (&heavy, "more bytes of them, than the gateway allows in a head"),
     ] {
         let chain = format!("plugins: [guest: {{ {config} }}]");
         let site = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]);
@@ -257,9 +260,10 @@ fn edits_of_every_message_are_checked_at_load() {
 
 #[test]
 fn a_plugin_that_fails_takes_no_other_plugins_plans_along() {
-    let big = format!("{{ set: [x-big, {}] }}", "v".repeat(40_000));
+    let (second, big) = ("s".repeat(10_000), "v".repeat(20_000));
     let first = "{ guest: { edits: [{ set: [x-first, f] }] } }";
-    let second = format!("{{ guest: {{ edits: [{{ set: [x-second, s] }}], response_edits: [{big}] }} }}");
+    let edits = format!("edits: [{{ set: [x-second, {second}] }}], response_edits: [{{ set: [x-big, {big}] }}]");
+    let second = format!("{{ guest: {{ {edits} }} }}");
     let chain = format!("plugins: [{first}, {second}]");
     let gateway = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]).start();
     let response = gateway.get("/a");
