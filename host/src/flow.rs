@@ -7,7 +7,7 @@
 use std::{borrow::Cow, rc::Rc, time::Instant};
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use crate::{
     access_log::Line,
@@ -176,6 +176,10 @@ impl Flow {
         let mut sent = Response::new(ResponseBody::new(content, self));
         *sent.status_mut() = status;
         *sent.headers_mut() = fields;
+        if status.canonical_reason().is_none() {
+            // It may be empty (RFC 9112 section 4); hyper would make one up.
+            sent.extensions_mut().insert(ReasonPhrase::from_static(b""));
+        }
         sent
     }
 
@@ -342,12 +346,18 @@ fn host(exchange: &mut Exchange, route: &Route) -> Host {
     }
 }
 
-/// Makes head and body agree where RFC 9110 has no body (sections 15.3.5 and
-/// 15.4.5): an edited status may not fit what came.
+/// Makes head and body agree where RFC 9110 has no body (sections 15.3.5, 15.3.6
+/// and 15.4.5): an edited status may not fit what came, and a target may send what
+/// no client would take for a body.
 fn frame(status: StatusCode, fields: &mut HeaderMap, content: Content) -> Content {
     match status {
         StatusCode::NO_CONTENT => {
             fields.remove(header::CONTENT_LENGTH);
+            Content::Empty
+        }
+        StatusCode::RESET_CONTENT => {
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+            fields.remove(header::TRAILER);
             Content::Empty
         }
         StatusCode::NOT_MODIFIED => Content::Empty,

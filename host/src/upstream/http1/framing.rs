@@ -26,7 +26,7 @@ pub fn decide(parsed: Parsed, method: &Method) -> Result<Head, Malformed> {
     if is_chunked {
         check_coding(&headers, &seen, version)?;
     }
-    let length = if seen.content_lengths > 0 { Some(length(&headers)?) } else { None };
+    let length = if seen.content_lengths > 0 { Some(length(&mut headers)?) } else { None };
     if is_chunked && length.is_some() {
         return Err(Malformed("both Transfer-Encoding and Content-Length"));
     }
@@ -56,8 +56,9 @@ fn check_coding(headers: &HeaderMap, seen: &Seen, version: Version) -> Result<()
     Ok(())
 }
 
-/// Several lines that say the same are one.
-fn length(headers: &HeaderMap) -> Result<u64, Malformed> {
+/// Several lines that say the same are one. Zeros in front go: not everybody
+/// takes what has some for decimal.
+fn length(headers: &mut HeaderMap) -> Result<u64, Malformed> {
     let mut lines = headers.get_all(header::CONTENT_LENGTH).iter();
     let first = lines.next().map(HeaderValue::as_bytes).unwrap_or_default();
     if lines.any(|other| other.as_bytes() != first) {
@@ -67,7 +68,11 @@ fn length(headers: &HeaderMap) -> Result<u64, Malformed> {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     });
-    number.filter(|_| !first.is_empty()).ok_or(Malformed("a Content-Length that is no number"))
+    let number = number.filter(|_| !first.is_empty()).ok_or(Malformed("a Content-Length that is no number"))?;
+    if first.len() > 1 && first.starts_with(b"0") {
+        headers.insert(header::CONTENT_LENGTH, number.into());
+    }
+    Ok(number)
 }
 
 fn says_close(headers: &HeaderMap) -> bool {
