@@ -121,6 +121,17 @@ fn what_the_upstream_says_of_limits_is_replaced() {
 }
 
 #[test]
+fn who_lacks_what_counts_is_counted_once_by_each() {
+    let by = |by: &str| format!("{{ rate-limit: {{ limit: 2, window: 3m, by: {by} }} }}");
+    let chain = [by("address"), by("consumer"), by("{ header: X-A }"), by("{ header: X-B }")].join(", ");
+    let gateway = start(&[("a", &chain)]);
+    let mut client = gateway.connect();
+    for status in [200, 200, 429] {
+        assert_eq!(client.ask("/a", "").status, status);
+    }
+}
+
+#[test]
 fn requests_are_counted_by_what_is_said() {
     let by = |by: &str| format!("{{ rate-limit: {{ limit: 1, window: 1m, by: {by} }} }}");
     let consumer = format!("{{ key-auth: {{ header: x-key }} }}, {}", by("consumer"));
