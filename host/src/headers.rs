@@ -120,7 +120,9 @@ fn has_underscore(name: &[u8]) -> bool {
 
 /// Checks what frames a request (RFC 9112 section 6): one Transfer-Encoding
 /// that is `chunked` alone, and not in HTTP/1.0; or one Content-Length. Several
-/// equal ones are left to [`strip_request`].
+/// equal ones are left to [`strip_request`]. One beside Transfer-Encoding hyper
+/// takes off, and closes the connection behind the response (section 6.3); should
+/// it ever leave it, that is refused.
 pub fn check_framing(headers: &HeaderMap, seen: &Seen, version: Version) -> Result<(), ErrorKind> {
     if seen.transfer_encodings > 0 {
         if version < Version::HTTP_11 {

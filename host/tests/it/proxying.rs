@@ -175,6 +175,24 @@ fn what_could_be_read_in_two_ways_is_refused_and_never_sent() {
 }
 
 #[test]
+fn a_length_beside_chunks_goes_no_further_nor_does_what_follows() {
+    let lines = ["Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n"];
+    for (first, second) in [(0, 1), (1, 0)] {
+        let recorder = Recorder::start("");
+        let gateway = gateway(&recorder.upstream, "", "");
+        let mut client = gateway.connect();
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{}{}\r\n", lines[first], lines[second]);
+        client.send(&format!("{head}0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.try_response().unwrap().status, 200);
+        assert!(client.is_ended());
+        // The recorder takes the chunks for a head of their own.
+        let heads = recorder.heads.lock().unwrap().concat();
+        assert!(heads.contains("transfer-encoding: chunked\r\n"), "{heads}");
+        assert!(!heads.contains("content-length") && !heads.contains("smuggled"), "{heads}");
+    }
+}
+
+#[test]
 fn no_spelling_of_a_path_gets_past_its_route() {
     // One reading for the router and the upstream: `/admin` needs a key however
     // it is written.
