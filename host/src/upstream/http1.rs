@@ -28,7 +28,7 @@ pub use incoming::{Broken, Incoming};
 pub use outgoing::{Host, Outgoing, OutgoingHead, SendError, Turn};
 
 use crate::io::Io;
-use head::Lines;
+use head::{Lines, Names};
 
 /// Bytes that the head of a response may have, with the interim ones before it,
 /// and its trailers once more.
@@ -62,6 +62,8 @@ pub struct Connection {
     is_stretched: bool,
     /// What requests are written from.
     spare: Vec<u8>,
+    /// Of the fields that the target sends.
+    names: Names,
 }
 
 /// A response's head, interim ones and the fields of the connection left out.
@@ -95,7 +97,13 @@ impl Connection {
     /// Boxed, as it goes from hand to hand.
     pub fn new(stream: TcpStream) -> io::Result<Box<Self>> {
         stream.set_nodelay(true)?;
-        Ok(Box::new(Self { io: Io::new(stream), received: BytesMut::new(), is_stretched: false, spare: Vec::new() }))
+        Ok(Box::new(Self {
+            io: Io::new(stream),
+            received: BytesMut::new(),
+            is_stretched: false,
+            spare: Vec::new(),
+            names: Names::default(),
+        }))
     }
 
     pub fn io(&self) -> &Io {
@@ -157,7 +165,7 @@ impl Connection {
             if progress.interim + end > HEAD {
                 return Err(Malformed("head too large"));
             }
-            let parsed = head::parse(self.received.split_to(end).freeze(), lines)?;
+            let parsed = head::parse(self.received.split_to(end).freeze(), lines, &mut self.names)?;
             match parsed.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Err(Malformed("switches protocols unasked")),
                 status if status.is_informational() => progress.interim += end,

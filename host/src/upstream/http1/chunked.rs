@@ -4,7 +4,10 @@
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use super::{HEAD, Malformed, head, head::Lines};
+use super::{
+    HEAD, Malformed, head,
+    head::{Lines, Names},
+};
 
 /// Bytes that a line with a chunk's size may have.
 const LINE: usize = 4 << 10;
@@ -94,7 +97,8 @@ impl Chunked {
                     }
                     let Some(end) = end else { return Ok(Step::More) };
                     let count = std::mem::take(lines).count();
-                    let trailers = head::fields(&received.split_to(end).freeze(), 0, count, |_| {})?;
+                    let trailers =
+                        head::fields(&received.split_to(end).freeze(), 0, count, &mut Names::default(), |_, _| true)?;
                     return Ok(Step::End(trailers));
                 }
             }

@@ -21,7 +21,7 @@ pub enum Framing {
 /// response may be an attempt to smuggle another one, and is refused, also if it
 /// has no body. The fields of the connection go.
 pub fn decide(parsed: Parsed, method: &Method) -> Result<Head, Malformed> {
-    let Parsed { version, status, mut headers, seen } = parsed;
+    let Parsed { version, status, mut headers, seen, closes } = parsed;
     let is_chunked = seen.transfer_encodings > 0;
     if is_chunked {
         check_coding(&headers, &seen, version)?;
@@ -38,8 +38,10 @@ pub fn decide(parsed: Parsed, method: &Method) -> Result<Head, Malformed> {
         Some(length) => Framing::Length(length),
         None => Framing::Close,
     };
-    let closes =
-        version < Version::HTTP_11 || matches!(framing, Framing::Close) || seen.connection() && says_close(&headers);
+    let closes = closes
+        || version < Version::HTTP_11
+        || matches!(framing, Framing::Close)
+        || seen.connection() && says_close(&headers);
     headers::strip_response(&mut headers, &seen);
     Ok(Head { status, headers, framing, persistent: !closes })
 }

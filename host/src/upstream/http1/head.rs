@@ -5,10 +5,18 @@
 //! nobody behind can see a field where we see a value.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 
 use super::{FIELDS, Malformed};
 use crate::headers::Seen;
+
+/// Fields that a map has room for besides: making it larger costs as much as
+/// several fields.
+const ADDED: usize = 6;
+
+/// Names that are kept, and how long they are at the most.
+const KNOWN: usize = 16;
+const LONGEST: usize = 64;
 
 /// Looks for the empty line that ends a block of lines, each byte once.
 #[derive(Debug, Default)]
@@ -44,6 +52,31 @@ impl Lines {
     }
 }
 
+/// Names that fields of an earlier head had, by place, as they were spelled. A
+/// target sends the same in the same order, and comparing costs a fraction of
+/// checking a name and lowering it.
+#[derive(Debug, Default)]
+pub struct Names(Vec<(Box<[u8]>, HeaderName)>);
+
+impl Names {
+    /// The name at the start of a line at that place, and where it ends.
+    fn read(&mut self, place: usize, line: &[u8]) -> Result<(HeaderName, usize), Malformed> {
+        if let Some((text, name)) = self.0.get(place)
+            && line.strip_prefix(&**text).is_some_and(|rest| rest.first() == Some(&b':'))
+        {
+            return Ok((name.clone(), text.len()));
+        }
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(Malformed("a field without colon"))?;
+        let text = line.get(..colon).unwrap_or_default();
+        // A folded line has a blank at its start, and so no name.
+        let name = HeaderName::from_bytes(text).map_err(|_| Malformed("a field's name that is none"))?;
+        if place == self.0.len() && place < KNOWN && text.len() <= LONGEST {
+            self.0.push((text.into(), name.clone()));
+        }
+        Ok((name, colon))
+    }
+}
+
 /// A head taken apart.
 #[derive(Debug)]
 pub struct Parsed {
@@ -52,15 +85,28 @@ pub struct Parsed {
     pub headers: HeaderMap,
     /// Which fields of connection and framing there are.
     pub seen: Seen,
+    /// Whether Connection says that this one closes, in a line of its own, which
+    /// as one that says `keep-alive` is left out.
+    pub closes: bool,
 }
 
 /// Takes a response's head of so many lines apart, its empty line included.
-pub fn parse(head: Bytes, lines: usize) -> Result<Parsed, Malformed> {
+pub fn parse(head: Bytes, lines: usize, names: &mut Names) -> Result<Parsed, Malformed> {
     let end = memchr::memchr(b'\n', &head).unwrap_or_default();
     let (version, status) = status_line(head.get(..end).and_then(|line| line.strip_suffix(b"\r")).unwrap_or_default())?;
-    let mut seen = Seen::default();
-    let headers = fields(&head, end + 1, lines.saturating_sub(1), |name| seen.note(name.as_str(), || 1))?;
-    Ok(Parsed { version, status, headers, seen })
+    let (mut seen, mut closes) = (Seen::default(), false);
+    let headers = fields(&head, end + 1, lines.saturating_sub(1), names, |name, value| {
+        if *name == header::CONNECTION {
+            let is_close = value.eq_ignore_ascii_case(b"close");
+            closes |= is_close;
+            if is_close || value.eq_ignore_ascii_case(b"keep-alive") {
+                return false;
+            }
+        }
+        seen.note(name.as_str(), || 1);
+        true
+    })?;
+    Ok(Parsed { version, status, headers, seen, closes })
 }
 
 /// `HTTP/1.1 200 OK`. The reason may be missing, and the blank before it.
@@ -81,32 +127,31 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode), Malformed> {
     Ok((version, StatusCode::from_bytes(status).map_err(|_| WRONG)?))
 }
 
-/// The fields of a block from `at` to its empty line, `count` of them, each shown
-/// to `note`. Values are parts of the block.
+/// The fields of a block from `at` to its empty line, `count` of them, without those
+/// that `keep` is false of. Values are parts of the block.
 pub fn fields(
     block: &Bytes,
     mut at: usize,
     count: usize,
-    mut note: impl FnMut(&HeaderName),
+    names: &mut Names,
+    mut keep: impl FnMut(&HeaderName, &[u8]) -> bool,
 ) -> Result<HeaderMap, Malformed> {
     if count > FIELDS {
         return Err(Malformed("too many fields"));
     }
-    let mut headers = HeaderMap::with_capacity(count);
-    for _ in 0..count {
+    let mut headers = HeaderMap::with_capacity(count + ADDED);
+    for place in 0..count {
         let rest = block.get(at..).unwrap_or_default();
         let line = memchr::memchr(b'\n', rest).and_then(|feed| rest.get(..feed.checked_sub(1)?));
         let line = line.ok_or(Malformed("a line without end"))?;
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Malformed("a field without colon"))?;
-        let (name, value) = line.split_at(colon);
-        // A folded line has a blank at its start, and so no name.
-        let name = HeaderName::from_bytes(name).map_err(|_| Malformed("a field's name that is none"))?;
-        let value = trim_blanks(value.get(1..).unwrap_or_default());
-        let value = HeaderValue::from_maybe_shared(block.slice_ref(value));
-        let value = value.map_err(|_| Malformed("a field's value with control characters"))?;
-        note(&name);
-        headers.try_append(name, value).map_err(|_| Malformed("too many fields"))?;
         at += line.len() + 2;
+        let (name, colon) = names.read(place, line)?;
+        let text = trim_blanks(line.get(colon + 1..).unwrap_or_default());
+        if keep(&name, text) {
+            let value = HeaderValue::from_maybe_shared(block.slice_ref(text));
+            let value = value.map_err(|_| Malformed("a field's value with control characters"))?;
+            headers.try_append(name, value).map_err(|_| Malformed("too many fields"))?;
+        }
     }
     Ok(headers)
 }
