@@ -16,6 +16,10 @@ use tokio::{
     net::TcpStream,
 };
 
+/// Bytes up to which parts are copied together to be written: the system call
+/// for parts costs more than copying so few.
+const GATHERED: usize = 2 << 10;
+
 /// The most that one read takes.
 const READ: usize = 64 << 10;
 
@@ -64,10 +68,22 @@ impl Io {
     /// Writes from the start of these, in order.
     pub fn poll_write_slices(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut stream = self.stream.borrow_mut();
-        match slices {
-            [only] => Pin::new(&mut *stream).poll_write(cx, only),
-            slices => Pin::new(&mut *stream).poll_write_vectored(cx, slices),
+        let stream = Pin::new(&mut *stream);
+        let mut filled = slices.iter().filter(|slice| !slice.is_empty());
+        if let (Some(only), None) = (filled.next(), filled.next()) {
+            return stream.poll_write(cx, only);
         }
+        if slices.iter().map(|slice| slice.len()).sum::<usize>() > GATHERED {
+            return stream.poll_write_vectored(cx, slices);
+        }
+        LANDING.with_borrow_mut(|landing| {
+            let mut end = 0;
+            for slice in slices {
+                landing[end..end + slice.len()].copy_from_slice(slice);
+                end += slice.len();
+            }
+            stream.poll_write(cx, &landing[..end])
+        })
     }
 
     /// Whether the connection is open and nothing waits to be read, as far as
@@ -144,6 +160,43 @@ impl Write for Io {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.stream.borrow_mut()).poll_write_vectored(cx, bufs)
+        self.poll_write_slices(cx, bufs)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::{io::AsyncReadExt, net::TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn parts_are_written_whole_and_in_order() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let io = Io::new(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+            let (mut other, _) = listener.accept().await.unwrap();
+            for lengths in [
+                &[5][..],
+                &[0, 5, 0],
+                &[1, 2, 3],
+                &[GATHERED, 0],
+                &[GATHERED - 1, 1],
+                &[GATHERED - 1, 1, 1],
+                &[0, GATHERED, GATHERED],
+            ] {
+                let parts: Vec<Vec<u8>> =
+                    lengths.iter().zip(b'a'..).map(|(length, letter)| vec![letter; *length]).collect();
+                let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+                let written = poll_fn(|cx| io.poll_write_slices(cx, &slices)).await.unwrap();
+                // So little the socket takes at once.
+                assert_eq!(written, lengths.iter().sum::<usize>(), "{lengths:?}");
+                let mut read = vec![0; written];
+                other.read_exact(&mut read).await.unwrap();
+                assert!(read == parts.concat(), "{lengths:?}");
+            }
+        });
     }
 }
