@@ -161,11 +161,11 @@ impl Connection {
                 let held = progress.interim + self.received.len();
                 return if held > HEAD { Err(Malformed("head too large")) } else { Ok(None) };
             };
-            let lines = std::mem::take(&mut progress.lines).count();
+            let lines = std::mem::take(&mut progress.lines);
             if progress.interim + end > HEAD {
                 return Err(Malformed("head too large"));
             }
-            let parsed = head::parse(self.received.split_to(end).freeze(), lines, &mut self.names)?;
+            let parsed = head::parse(self.received.split_to(end).freeze(), &lines, &mut self.names)?;
             match parsed.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Err(Malformed("switches protocols unasked")),
                 status if status.is_informational() => progress.interim += end,

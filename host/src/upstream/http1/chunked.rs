@@ -96,9 +96,9 @@ impl Chunked {
                         return Err(Malformed("trailers too large"));
                     }
                     let Some(end) = end else { return Ok(Step::More) };
-                    let count = std::mem::take(lines).count();
-                    let trailers =
-                        head::fields(&received.split_to(end).freeze(), 0, count, &mut Names::default(), |_, _| true)?;
+                    let block = received.split_to(end).freeze();
+                    let trailers = head::fields(&block, lines, 0, &mut Names::default(), |_, _| true)?;
+                    *lines = Lines::default();
                     return Ok(Step::End(trailers));
                 }
             }

@@ -14,7 +14,8 @@ use crate::headers::Seen;
 /// several fields.
 const ADDED: usize = 6;
 
-/// Names that are kept, and how long they are at the most.
+/// Lines whose ends are kept, and names of fields; and how long those are at the
+/// most.
 const KNOWN: usize = 16;
 const LONGEST: usize = 64;
 
@@ -25,6 +26,8 @@ pub struct Lines {
     start: usize,
     searched: usize,
     count: usize,
+    /// Where the LF of the first ones is.
+    feeds: [u32; KNOWN],
 }
 
 impl Lines {
@@ -38,6 +41,9 @@ impl Lines {
                 Some([.., b'\r']) => {}
                 _ => return Err(Malformed("a line that ends without CR")),
             }
+            if let Some(slot) = self.feeds.get_mut(self.count) {
+                *slot = feed as u32;
+            }
             self.count += 1;
             self.start = feed + 1;
             self.searched = self.start;
@@ -46,9 +52,14 @@ impl Lines {
         Ok(None)
     }
 
-    /// Lines before the empty one.
-    pub fn count(self) -> usize {
-        self.count
+    /// The line at that place of a block that has been looked through, which begins
+    /// at `at`, without its end.
+    fn line<'a>(&self, block: &'a [u8], place: usize, at: usize) -> Option<&'a [u8]> {
+        let feed = match self.feeds.get(place) {
+            Some(feed) => *feed as usize,
+            None => at + memchr::memchr(b'\n', block.get(at..)?)?,
+        };
+        block.get(at..feed.checked_sub(1)?)
     }
 }
 
@@ -90,12 +101,12 @@ pub struct Parsed {
     pub closes: bool,
 }
 
-/// Takes a response's head of so many lines apart, its empty line included.
-pub fn parse(head: Bytes, lines: usize, names: &mut Names) -> Result<Parsed, Malformed> {
-    let end = memchr::memchr(b'\n', &head).unwrap_or_default();
-    let (version, status) = status_line(head.get(..end).and_then(|line| line.strip_suffix(b"\r")).unwrap_or_default())?;
+/// Takes a response's head of these lines apart, its empty line included.
+pub fn parse(head: Bytes, lines: &Lines, names: &mut Names) -> Result<Parsed, Malformed> {
+    let first = lines.line(&head, 0, 0).filter(|_| lines.count > 0).unwrap_or_default();
+    let (version, status) = status_line(first)?;
     let (mut seen, mut closes) = (Seen::default(), false);
-    let headers = fields(&head, end + 1, lines.saturating_sub(1), names, |name, value| {
+    let headers = fields(&head, lines, 1, names, |name, value| {
         if *name == header::CONNECTION {
             let is_close = value.eq_ignore_ascii_case(b"close");
             closes |= is_close;
@@ -127,25 +138,27 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode), Malformed> {
     Ok((version, StatusCode::from_bytes(status).map_err(|_| WRONG)?))
 }
 
-/// The fields of a block from `at` to its empty line, `count` of them, without those
-/// that `keep` is false of. Values are parts of the block.
+/// The fields of a block of these lines, which begin at the line `first`, without
+/// those that `keep` is false of. Values are parts of the block.
 pub fn fields(
     block: &Bytes,
-    mut at: usize,
-    count: usize,
+    lines: &Lines,
+    first: usize,
     names: &mut Names,
     mut keep: impl FnMut(&HeaderName, &[u8]) -> bool,
 ) -> Result<HeaderMap, Malformed> {
-    if count > FIELDS {
+    if lines.count.saturating_sub(first) > FIELDS {
         return Err(Malformed("too many fields"));
     }
-    let mut headers = HeaderMap::with_capacity(count + ADDED);
-    for place in 0..count {
-        let rest = block.get(at..).unwrap_or_default();
-        let line = memchr::memchr(b'\n', rest).and_then(|feed| rest.get(..feed.checked_sub(1)?));
-        let line = line.ok_or(Malformed("a line without end"))?;
+    let mut headers = HeaderMap::with_capacity(lines.count + ADDED);
+    let mut at = 0;
+    for place in 0..lines.count {
+        let line = lines.line(block, place, at).ok_or(Malformed("a line without end"))?;
         at += line.len() + 2;
-        let (name, colon) = names.read(place, line)?;
+        if place < first {
+            continue;
+        }
+        let (name, colon) = names.read(place - first, line)?;
         let text = trim_blanks(line.get(colon + 1..).unwrap_or_default());
         if keep(&name, text) {
             let value = HeaderValue::from_maybe_shared(block.slice_ref(text));
