@@ -162,23 +162,22 @@ impl LoadState {
     }
 }
 
-/// Proportional set size in KiB: what the process costs the machine, but for its
-/// program and libraries. Of these it costs the less the more gateways of other
-/// tests run at the time.
+/// What the process costs the machine in KiB, as its proportional set size would be
+/// if no other had its program and libraries mapped: how many gateways of other
+/// tests do changes from one moment to the next.
 fn pss(gateway: &Gateway) -> u64 {
     let proc = format!("/proc/{}", gateway.pid());
     let program = fs::read_link(format!("{proc}/exe")).unwrap();
     let maps = fs::read_to_string(format!("{proc}/smaps")).unwrap();
-    let (mut is_shared, mut sum) = (false, 0);
+    let (mut what, mut sum) = ("", 0);
     for line in maps.lines() {
-        match line.strip_prefix("Pss:") {
-            Some(size) if !is_shared => sum += size.trim().trim_end_matches(" kB").parse::<u64>().unwrap(),
-            Some(_) => {}
+        let key = line.split(' ').next().unwrap();
+        if !key.ends_with(':') {
             // `7f00-7f01 r-xp 00000000 fe:00 1234  /path`, before what is told of it.
-            None if !line.split(' ').next().unwrap().ends_with(':') => {
-                is_shared = line.ends_with(program.to_str().unwrap()) || line.contains(".so");
-            }
-            None => {}
+            let is_shared = line.ends_with(program.to_str().unwrap()) || line.contains(".so");
+            what = if is_shared { "Rss:" } else { "Pss:" };
+        } else if key == what {
+            sum += line[what.len()..].trim().trim_end_matches(" kB").parse::<u64>().unwrap();
         }
     }
     assert!(sum > 0, "{maps}");
