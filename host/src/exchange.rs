@@ -67,8 +67,8 @@ pub struct RequestHead {
     pub authority: HeaderValue,
     pub client: IpAddr,
     pub headers: HeaderMap,
-    /// Fields that may come behind the body: announced by the client, and left
-    /// alone by every plugin.
+    /// Fields that may come behind the body: announced by the client, and such as
+    /// nobody has looked at or edited.
     pub trailers: Vec<HeaderName>,
     /// What goes upstream.
     pub target: PathAndQuery,
@@ -79,6 +79,23 @@ pub struct RequestHead {
     /// Whether the X-Forwarded fields have yet to be set, as they are not before
     /// anybody may look: most requests are spared the making.
     pub forwarded_pending: bool,
+}
+
+impl RequestHead {
+    /// The value of a field, for a plugin.
+    pub fn field(&mut self, name: &HeaderName) -> Option<Vec<u8>> {
+        self.look_at(name);
+        Some(joined(&self.headers, name)?.into_owned())
+    }
+
+    /// Notes that a plugin decides by a field, which then comes with the head or
+    /// not at all.
+    #[inline]
+    pub fn look_at(&mut self, name: &HeaderName) {
+        if !self.trailers.is_empty() {
+            self.trailers.retain(|trailer| trailer != name);
+        }
+    }
 }
 
 /// The response's head.
@@ -127,7 +144,7 @@ pub enum Stage {
 }
 
 /// How large plugins may make a head.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadCaps {
     pub bytes: usize,
     pub fields: usize,

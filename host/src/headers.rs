@@ -18,7 +18,7 @@ mod trailers;
 
 pub use authority::{authority, host_of, is_authority};
 pub use forwarded::{Forwarded, add_forwarded, forward, forwarded_lines};
-pub use trailers::{take_announced, withdraw};
+pub use trailers::{announce, take_announced, withdraw};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -168,9 +168,13 @@ pub fn strip_request(headers: &mut HeaderMap, seen: &Seen) -> bool {
 }
 
 /// Takes the fields of the upstream's connection off a response, whose framing
-/// has been checked and whose fields have been noted. `trailer` stays: by it
-/// hyper knows which trailers to send on.
+/// has been checked and whose fields have been noted. Trailer stays, as far as
+/// those fields may come: by it hyper knows which to send on.
 pub fn strip_response(headers: &mut HeaderMap, seen: &Seen) {
+    if seen.trailer {
+        let names = take_announced(headers);
+        announce(headers, &names);
+    }
     strip(headers, seen);
 }
 
@@ -210,11 +214,18 @@ fn strip(headers: &mut HeaderMap, seen: &Seen) {
 
 /// Takes away what Connection names.
 fn strip_nominated(headers: &mut HeaderMap) {
+    for name in nominated(headers) {
+        headers.remove(name);
+    }
+}
+
+/// What Connection names.
+fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     // Names no field, or one that goes anyway: as a rule there is nothing else.
     let is_usual = |option: &[u8]| {
         [&b"keep-alive"[..], b"close", b"te", b"upgrade"].iter().any(|usual| option.eq_ignore_ascii_case(usual))
     };
-    let nominated: Vec<HeaderName> = headers
+    headers
         .get_all(header::CONNECTION)
         .iter()
         .filter(|line| !is_usual(line.as_bytes()))
@@ -222,10 +233,7 @@ fn strip_nominated(headers: &mut HeaderMap) {
         .filter(|option| !is_usual(option))
         .filter_map(|option| HeaderName::from_bytes(option).ok())
         .filter(|name| !is_end_to_end(name))
-        .collect();
-    for name in nominated {
-        headers.remove(name);
-    }
+        .collect()
 }
 
 /// Fields that no connection option may take away (RFC 9110 section 7.6.1 at its

@@ -30,13 +30,13 @@ pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
         // The target wins, so nobody behind is to read another Host.
         head.headers.insert(header::HOST, head.authority.clone());
     }
-    flow.takes_trailers = headers::strip_request(&mut head.headers, &seen);
-    let allow_underscores = settings.underscore_headers != UnderscoreHeaders::Drop;
-    if !allow_underscores {
-        headers::drop_underscores(&mut head.headers, &seen);
-    }
     if seen.trailer() {
-        head.trailers = headers::take_announced(&mut head.headers, allow_underscores);
+        head.trailers = headers::take_announced(&mut head.headers);
+    }
+    flow.takes_trailers = headers::strip_request(&mut head.headers, &seen);
+    if settings.underscore_headers == UnderscoreHeaders::Drop {
+        headers::drop_underscores(&mut head.headers, &seen);
+        head.trailers.retain(|name| !name.as_str().contains('_'));
     }
     read_target(head, uri, settings.limits.target)?;
     if seen.forwarded() {
@@ -89,6 +89,7 @@ pub fn find_route(flow: &mut Flow) -> Result<(), GatewayError> {
         exchange.request.set_forwarded(&flow.connection.client_text);
     }
     let head = &mut exchange.request;
+    head.trailers.retain(|name| !snapshot.router.looks_at(name));
     let asked = Asked {
         host: headers::host_of(&head.authority),
         path: head.path(),

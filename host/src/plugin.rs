@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc, time::Instant};
 use crate::{
     clock::Clock,
     error_response,
-    exchange::{Exchange, joined, known_name},
+    exchange::{Exchange, HeadCaps, joined, known_name},
     logging::Budget,
     metrics::Instances,
     state::Space,
@@ -61,8 +61,8 @@ pub struct ModuleContext {
     pub clock: Arc<Clock>,
     /// For `clock.monotonic`.
     pub started: Instant,
-    /// Bytes that a hook may hand over as fields, beside a body.
-    pub head_limit: usize,
+    /// The largest head of any listener.
+    pub head: HeadCaps,
     /// Instances alive now, on all workers.
     pub instances: Arc<Instances>,
     log_budget: Budget,
@@ -124,6 +124,7 @@ impl Exchange {
     /// The same by the value of a field; `None` without one.
     pub fn authenticate_key_header(&mut self, name: &str) -> Option<bool> {
         let name = known_name(name)?;
+        self.request.look_at(&name);
         let consumer = self.snapshot.identity.by_key(&joined(&self.request.headers, &name)?);
         let name = consumer.map(|consumer| consumer.name.clone());
         let is_known = name.is_some();

@@ -11,9 +11,9 @@
 //! thousand routes cost hardly more than one; and no more is hashed than the
 //! longest pattern could need, however long a host or path a client sends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 
 use crate::config::{HostPattern, Match, PathPattern, Route, Segment};
 
@@ -34,7 +34,8 @@ pub struct Router {
     /// The longest of these, in bytes.
     longest_wildcard: usize,
     any_host: Paths,
-    looks_at_headers: bool,
+    /// Fields that routes have conditions on.
+    looks_at: HashSet<HeaderName, foldhash::fast::RandomState>,
 }
 
 /// The routes of one host pattern.
@@ -60,8 +61,8 @@ pub struct Asked<'a> {
 
 impl Router {
     pub fn new(routes: &[Route]) -> Self {
-        let looks_at_headers = routes.iter().any(|route| !route.matches.headers.is_empty());
-        let mut router = Self { looks_at_headers, ..Self::default() };
+        let looks_at = routes.iter().flat_map(|route| &route.matches.headers).map(|(name, _)| name.clone()).collect();
+        let mut router = Self { looks_at, ..Self::default() };
         for (route, Route { matches, .. }) in routes.iter().enumerate() {
             if matches.hosts.is_empty() {
                 router.any_host.add(route, matches);
@@ -85,7 +86,12 @@ impl Router {
 
     /// Whether any route has a condition on header fields.
     pub fn looks_at_headers(&self) -> bool {
-        self.looks_at_headers
+        !self.looks_at.is_empty()
+    }
+
+    /// Whether any route has a condition on that field.
+    pub fn looks_at(&self, name: &HeaderName) -> bool {
+        self.looks_at.contains(name)
     }
 
     /// Place of the best route for a request. Allocates nothing.

@@ -173,9 +173,7 @@ impl Exchange {
             let is_full = headers.len() >= exchange.caps.fields && edit.adds_line(headers);
             exchange.weigh(&edit, is_full)?;
             let name = edit.name().clone();
-            if !exchange.request.trailers.is_empty() {
-                exchange.request.trailers.retain(|trailer| *trailer != name);
-            }
+            exchange.request.look_at(&name);
             let lines = edit.exchange(&mut exchange.request.headers);
             exchange.undo.push(Undo::Request(name, lines));
             Ok(())

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Entry, Gateway};
 use crate::{
-    config::{Config, ConfigError, ConfigErrors, Module, PluginUse},
+    config::{Config, ConfigError, ConfigErrors, ListenerLimits, Module, PluginUse},
+    exchange::HeadCaps,
     identity::Identity,
     plugin::{
         Plugins, Source, Use,
@@ -25,7 +26,7 @@ impl Gateway {
     /// Builds everything that all workers share. Opens no socket.
     pub fn build(config: Config, version: u64, plugins: &mut Plugins) -> Result<Self, ConfigErrors> {
         let mut builder = Builder {
-            head_limit: config.listeners.iter().map(|listener| listener.limits.head).max().unwrap_or_default(),
+            head: largest_head(&config),
             config: &config,
             plugins,
             modules: HashMap::new(),
@@ -57,10 +58,17 @@ impl Gateway {
     }
 }
 
+/// What plugins may make of a head, on whichever listener allows the most.
+fn largest_head(config: &Config) -> HeadCaps {
+    let most = |limit: fn(&ListenerLimits) -> usize| config.listeners.iter().map(|it| limit(&it.limits)).max();
+    let (bytes, fields) = (most(|limits| limits.head), most(|limits| limits.fields));
+    HeadCaps::new(bytes.unwrap_or_default(), fields.unwrap_or_default())
+}
+
 struct Builder<'a> {
     config: &'a Config,
     plugins: &'a mut Plugins,
-    head_limit: usize,
+    head: HeadCaps,
     modules: HashMap<Arc<str>, Bytes>,
     problems: Vec<ConfigError>,
 }
@@ -71,7 +79,7 @@ impl Builder<'_> {
         let module = config.modules.iter().find(|module| module.name == used.module);
         let bytes = self.bytes(used, module)?;
         let env = module.map_or(&[][..], |module| &module.env);
-        let plugin = match self.plugins.load(&used.module, &bytes, env, used.limits, self.head_limit) {
+        let plugin = match self.plugins.load(&used.module, &bytes, env, used.limits, self.head) {
             Ok(plugin) => plugin,
             Err(error) => {
                 self.refuse_module(used, module, error);

@@ -24,7 +24,9 @@ use super::{
     prepared::Edits,
     store::InstanceState,
 };
-use crate::{builtins, clock::Clock, config::PluginLimits, logging::Budget, metrics::Metrics, state::State};
+use crate::{
+    builtins, clock::Clock, config::PluginLimits, exchange::HeadCaps, logging::Budget, metrics::Metrics, state::State,
+};
 
 /// The contract's package, and the version that this gateway speaks.
 const PACKAGE: &str = "weir:plugin/";
@@ -91,6 +93,7 @@ struct PluginKey {
     digest: String,
     env: Vec<(String, String)>,
     limits: PluginLimits,
+    head: HeadCaps,
 }
 
 /// All plugins of the process, kept from one configuration to the next: what is
@@ -178,11 +181,11 @@ impl Plugins {
         bytes: &[u8],
         env: &[String],
         limits: PluginLimits,
-        head_limit: usize,
+        head: HeadCaps,
     ) -> Result<Arc<Plugin>, LoadError> {
         let digest = hex(&Sha256::digest(bytes));
         let env = env.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
-        let key = PluginKey { name: name.clone(), digest: digest.clone(), env, limits };
+        let key = PluginKey { name: name.clone(), digest: digest.clone(), env, limits, head };
         if let Some(plugin) = self.plugins.get(&key) {
             return Ok(plugin.clone());
         }
@@ -203,7 +206,7 @@ impl Plugins {
                 space: self.state.space(name),
                 clock: self.clock.clone(),
                 started: self.started,
-                head_limit,
+                head,
                 instances: instances.clone(),
                 log_budget: Budget::default(),
             })

@@ -2,12 +2,12 @@
 //! fields, and limits with their keys. Checked there, once; a hook names it by
 //! its number.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use http::{HeaderName, HeaderValue};
 
 use crate::{
-    exchange::{Edit, EditError, Exchange, checked_name, checked_value, known_name},
+    exchange::{Edit, EditError, Exchange, HeadCaps, checked_name, checked_value, known_name},
     headers,
     state::{self, StoreError},
 };
@@ -68,17 +68,18 @@ pub enum Part {
 }
 
 impl Prepared {
-    /// Adds a list of edits, unless it has more to add than any head has room for.
+    /// Adds a list of edits, unless it has more to add than any head of these caps
+    /// has room for.
     pub fn add_edits(
         &mut self,
         templates: impl ExactSizeIterator<Item = Result<Template, EditError>>,
-        head_limit: usize,
+        caps: HeadCaps,
     ) -> Result<u32, EditError> {
         if templates.len() > MOST_EDITS {
             return Err(EditError::TooMany);
         }
         let templates: Box<[Template]> = templates.collect::<Result<_, _>>()?;
-        if templates.iter().map(Template::added).sum::<usize>() > head_limit {
+        if templates.iter().map(Template::added).sum::<usize>() > caps.bytes || lines(&templates) > caps.fields {
             return Err(EditError::TooMany);
         }
         let bytes = templates.iter().map(Template::bytes).sum();
@@ -118,6 +119,23 @@ impl Prepared {
     }
 }
 
+/// The most lines that there are while these edits are done to an empty head.
+fn lines(templates: &[Template]) -> usize {
+    let (mut lines, mut most) = (HashMap::<&HeaderName, usize>::new(), 0);
+    for template in templates {
+        let count = lines.entry(template.name()).or_default();
+        *count = match template {
+            Template::Set(_, Value::Fixed(_) | Value::Given) => 1,
+            Template::Append(_, Value::Fixed(_) | Value::Given) => *count + 1,
+            // Without a consumer it adds none.
+            Template::Append(_, Value::Consumer) => *count,
+            Template::Set(_, Value::Consumer) | Template::Remove(_) => 0,
+        };
+        most = most.max(lines.values().sum());
+    }
+    most
+}
+
 impl Template {
     pub fn set(name: &str, value: Value) -> Result<Self, EditError> {
         Ok(Template::Set(checked_name(name)?, value))
@@ -149,12 +167,16 @@ impl Template {
     }
 
     fn bytes(&self) -> usize {
-        let (Template::Set(name, _) | Template::Append(name, _) | Template::Remove(name)) = self;
         let value = match self.value() {
             Some(Value::Fixed(value)) => value.len(),
             _ => 0,
         };
-        ENTRY + name.as_str().len() + value
+        ENTRY + self.name().as_str().len() + value
+    }
+
+    fn name(&self) -> &HeaderName {
+        let (Template::Set(name, _) | Template::Append(name, _) | Template::Remove(name)) = self;
+        name
     }
 
     /// The edit with its value; none where there is nothing to add.
@@ -242,6 +264,14 @@ impl Part {
         known_name(name).map(Part::Header)
     }
 
+    /// The field that it is.
+    fn field(&self) -> Option<&HeaderName> {
+        match self {
+            Part::Header(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Bytes of text that it has itself.
     fn text(&self) -> usize {
         match self {
@@ -279,7 +309,10 @@ fn push(key: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
 impl Limiter {
     /// Writes the key that the request counts under; `false` if it has none with
     /// all its parts.
-    pub fn key(&self, exchange: &Exchange, key: &mut Vec<u8>) -> bool {
+    pub fn key(&self, exchange: &mut Exchange, key: &mut Vec<u8>) -> bool {
+        if !exchange.request.trailers.is_empty() {
+            self.keys.iter().flatten().filter_map(Part::field).for_each(|name| exchange.request.look_at(name));
+        }
         self.keys.iter().any(|parts| {
             key.clear();
             key.push(0);

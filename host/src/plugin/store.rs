@@ -85,7 +85,7 @@ pub fn new_store(
     store.limiter(|state| &mut state.meter);
     store.epoch_deadline_callback(|mut store| Ok(store.data_mut().meter.tick()));
     // What a guest hands over in one call: a body and a head.
-    store.set_hostcall_fuel((limits.body as usize).saturating_add(module.head_limit));
+    store.set_hostcall_fuel((limits.body as usize).saturating_add(module.head.bytes));
     store
 }
 

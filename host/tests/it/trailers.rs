@@ -21,6 +21,12 @@ fn gateway(upstream: SocketAddr, listener: &str, route: &str) -> Gateway {
 /// Sends a body with trailers that are announced so, and tells how the target is
 /// sent the announcement and the trailers.
 fn sent(listener: &str, route: &str, announced: &[&str], trailers: &[&str]) -> (Vec<String>, Vec<String>) {
+    let announced: Vec<_> = announced.iter().map(|names| format!("Trailer: {names}")).collect();
+    sent_behind(listener, route, &announced.join("\r\n"), trailers)
+}
+
+/// The same with these lines in the head.
+fn sent_behind(listener: &str, route: &str, lines: &str, trailers: &[&str]) -> (Vec<String>, Vec<String>) {
     let (sender, received) = mpsc::channel();
     let upstream = scripted(move |mut stream| {
         let head = read_until(&mut stream, "\r\n\r\n");
@@ -35,10 +41,9 @@ fn sent(listener: &str, route: &str, announced: &[&str], trailers: &[&str]) -> (
     let gateway = gateway(upstream, listener, route);
     let mut client = TcpStream::connect(gateway.address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
-    let announced: String = announced.iter().map(|names| format!("Trailer: {names}\r\n")).collect();
     let trailers: String = trailers.iter().map(|name| format!("{name}: from-client\r\n")).collect();
     let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nX-Stands: s\r\nX-Taken: t\r\n";
-    client.write_all(format!("{head}{announced}\r\n2\r\nhi\r\n0\r\n{trailers}\r\n").as_bytes()).unwrap();
+    client.write_all(format!("{head}{lines}\r\n\r\n2\r\nhi\r\n0\r\n{trailers}\r\n").as_bytes()).unwrap();
     assert!(read_until(&mut client, "\r\n\r\n").starts_with("HTTP/1.1 204"));
     let (head, end) = received.recv_timeout(PATIENCE).unwrap();
     let told = head.lines().filter(|line| line.to_lowercase().starts_with("trailer:")).map(str::to_owned).collect();
@@ -55,33 +60,37 @@ fn announced_fields_come_behind_a_requests_body() {
 
 #[test]
 fn nothing_gets_past_the_head_behind_the_body() {
-    let refused = [
-        "host",
-        "content-length",
-        "transfer-encoding",
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "upgrade",
-        "te",
-        "trailer",
-        "expect",
-        "authorization",
-        "proxy-authorization",
-        "cookie",
-        "forwarded",
-        "x-forwarded-for",
-        "x-forwarded-secret",
-        "x_under",
-        "x-stands",
-        "no token",
-    ];
-    for name in refused {
-        let trailers = if name == "no token" { "x-other" } else { name };
-        assert_eq!(sent("", "", &[name], &[trailers]), (vec![], vec![]), "{name}");
+    let refused = "host content-length transfer-encoding connection keep-alive proxy-connection upgrade te trailer expect \
+        http2-settings authorization proxy-authorization cookie set-cookie forwarded x-forwarded-for x-forwarded-secret \
+        if-match if-none-match if-modified-since if-unmodified-since if-range range pragma via cache-control x_under \
+        x-stands";
+    for name in refused.split(' ') {
+        assert_eq!(sent("", "", &[name], &[name]), (vec![], vec![]), "{name}");
     }
+    assert_eq!(sent("", "", &["no token"], &["x-other"]), (vec![], vec![]));
     let (told, _) = sent("underscore_headers: allow", "", &["x_under"], &["x_under"]);
     assert_eq!(told, ["trailer: x_under"]);
+}
+
+#[test]
+fn what_connection_names_goes_no_further_behind_the_body() {
+    // RFC 9110 section 7.6.1: any header or trailer field.
+    let head = "x-hop: 1\r\nConnection: x-hop, X-Gone\r\nTrailer: x-hop, x-gone, x-left";
+    let (told, came) = sent_behind("", "", head, &["x-hop", "x-gone", "x-left"]);
+    assert_eq!((&*told, &*came), (&["trailer: x-left".to_owned()][..], &["x-left: from-client".to_owned()][..]));
+    assert_eq!(sent_behind("", "", "Connection: trailer\r\nTrailer: x-left", &["x-left"]), (vec![], vec![]));
+}
+
+#[test]
+fn what_was_looked_for_and_not_there_does_not_come_behind() {
+    let counted = "plugins: [{ rate-limit: { limit: 9, window: 1m, by: { header: x-tenant } } }]";
+    let renamed = "plugins: [{ request-transform: { headers: { rename: { x-tenant: x-owner } } } }]";
+    let routed = "match: { headers: { x-stands: s } } }, \
+        { name: other, upstream: internal:echo, match: { headers: { x-tenant: a } }";
+    for route in [counted, renamed, routed] {
+        let (told, came) = sent("", route, &["x-tenant, x-left"], &["x-tenant", "x-left"]);
+        assert_eq!((&*told, &*came), (&["trailer: x-left".to_owned()][..], &["x-left: from-client".to_owned()][..]));
+    }
 }
 
 #[test]
@@ -109,7 +118,26 @@ fn what_a_plugin_decides_of_a_response_is_not_undone_behind_its_body() {
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nTE: trailers\r\nConnection: te\r\n\r\n").unwrap();
         let all = read_until(&mut client, "0\r\nx-sum: 42\r\n\r\n");
-        assert!(all.contains("\r\ntrailer: X-Sum\r\n") && all.contains("\r\nx-set: s\r\n"), "{all}");
+        assert!(all.contains("\r\ntrailer: x-sum\r\n") && all.contains("\r\nx-set: s\r\n"), "{all}");
         assert!(!all.contains("x-taken"), "{all}");
     }
+}
+
+#[test]
+fn fields_of_the_targets_connection_do_not_come_behind_a_response() {
+    let names = "connection, keep-alive, upgrade, proxy-connection, te, x-hop, set-cookie";
+    let upstream = scripted(move |mut stream| {
+        read_until(&mut stream, "\r\n\r\n");
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: x-hop\r\nTrailer: {names}, x-sum\r\n\r\n"
+        );
+        let behind: String = names.split(", ").map(|name| format!("{name}: up\r\n")).collect();
+        let _ = stream.write_all(format!("{head}2\r\nhi\r\n0\r\n{behind}x-sum: 42\r\n\r\n").as_bytes());
+    });
+    let gateway = gateway(upstream, "", "");
+    let mut client = TcpStream::connect(gateway.address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nTE: trailers\r\nConnection: te\r\n\r\n").unwrap();
+    let all = read_until(&mut client, "x-sum: 42\r\n\r\n");
+    assert!(all.contains("\r\ntrailer: x-sum\r\n") && all.ends_with("0\r\nx-sum: 42\r\n\r\n"), "{all}");
 }

@@ -92,9 +92,9 @@ impl HeaderEdits {
     }
 
     /// Prepares the edits, where they don't depend on what is there: not if
-    /// [`HeaderEdits::need_message`].
+    /// [`HeaderEdits::need_message`]. The gateway checks them in any case.
     pub fn prepare(&self) -> Result<Option<PreparedEdits>, EditError> {
-        if self.need_message() || self.is_empty() {
+        if self.is_empty() {
             return Ok(None);
         }
         let mut edits: Vec<_> = self.remove.iter().map(|name| EditTemplate::remove(name)).collect();
@@ -102,7 +102,8 @@ impl HeaderEdits {
         for (name, values) in &self.append {
             edits.extend(values.iter().map(|value| EditTemplate::append(name, ValueTemplate::fixed(value))));
         }
-        PreparedEdits::new(&edits).map(Some)
+        let prepared = PreparedEdits::new(&edits)?;
+        Ok(Some(prepared).filter(|_| !self.need_message()))
     }
 
     /// Edits the request.

@@ -20,8 +20,8 @@ type Edited = Result<Result<(), WitEditError>>;
 impl Host for InstanceState {
     fn prepare(&mut self, edits: Vec<EditTemplate>) -> Result<Result<u32, WitEditError>> {
         self.outside_hooks()?;
-        let head_limit = self.module.head_limit;
-        Ok(self.prepared.add_edits(edits.iter().map(template), head_limit).map_err(Into::into))
+        let caps = self.module.head;
+        Ok(self.prepared.add_edits(edits.iter().map(template), caps).map_err(Into::into))
     }
 
     fn edit_request(&mut self, id: u32, values: Vec<u8>) -> Edited {

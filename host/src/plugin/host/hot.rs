@@ -11,7 +11,7 @@ use wasmtime::{
 
 use super::edits::filled;
 use crate::{
-    exchange::{Edit, EditError, Exchange, joined, known_name},
+    exchange::{Edit, EditError, Exchange, known_name},
     plugin::{
         bindings::imports::{
             identity::KeyOutcome,
@@ -85,7 +85,7 @@ pub fn shadow(linker: &mut Linker<InstanceState>) -> Result<()> {
 fn header(mut store: Store, (name,): (WasmStr,)) -> Result<(Option<Vec<u8>>,)> {
     with_exchange(&mut store, |store, exchange| {
         let name = known_name(&name.to_str(store)?);
-        Ok((name.and_then(|name| Some(joined(&exchange.request.headers, &name)?.into_owned())),))
+        Ok((name.and_then(|name| exchange.request.field(&name)),))
     })
 }
 

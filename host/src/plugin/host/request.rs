@@ -5,7 +5,7 @@ use wasmtime::Result;
 
 use super::types::{address, edit, line};
 use crate::{
-    exchange::{joined, known_name},
+    exchange::known_name,
     plugin::{
         bindings::imports::{
             request::Host,
@@ -57,11 +57,16 @@ impl Host for InstanceState {
 
     fn header(&mut self, name: String) -> Result<Option<Vec<u8>>> {
         let exchange = self.exchange()?;
-        Ok(known_name(&name).and_then(|name| Some(joined(&exchange.request.headers, &name)?.into_owned())))
+        Ok(known_name(&name).and_then(|name| exchange.request.field(&name)))
     }
 
     fn header_lines(&mut self, names: Vec<String>) -> Result<Vec<u8>> {
-        let request = &self.exchange()?.request;
+        let request = &mut self.exchange()?.request;
+        match &*names {
+            [] => request.trailers.clear(),
+            names => names.iter().filter_map(|name| known_name(name)).for_each(|name| request.look_at(&name)),
+        }
+        let request = &*request;
         let pseudo = |name: &str| match name {
             ":method" => Some(request.method.as_str()),
             ":scheme" => Some(request.scheme),

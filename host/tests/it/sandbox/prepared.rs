@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{failures, instances, site};
 use crate::{
     guests,
-    support::{Gateway, Response},
+    support::{Gateway, Response, Site},
 };
 
 const CONSUMERS: &str = "consumers: [{ name: alice, keys: [alice-key] }, { name: bob, keys: [bob-key] }]\n";
@@ -250,12 +250,55 @@ fn edits_of_every_message_are_checked_at_load() {
         ("misuse: no_such_edits", "it names edits that it has not prepared"),
         ("request_edits: [{ set: [x-a, GIVEN] }]", "its edits of every message take values"),
         (&heavy, "more bytes of them, than the gateway allows in a head"),
+        // 100 fields that may come, and 64 for plugins.
+        (&many(165, "set"), "has more fields"),
+        (&many(165, "append"), "has more fields"),
     ] {
         let chain = format!("plugins: [guest: {{ {config} }}]");
         let site = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]);
         let (code, told) = site.check();
         assert!(code == Some(78) && told.contains(problem), "{told}");
     }
+    for config in [many(160, "set"), many(160, "append"), many(250, "remove")] {
+        let chain = format!("plugins: [guest: {{ {config} }}]");
+        let gateway = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]).start();
+        assert_eq!(gateway.get("/a").status, 200, "{chain}");
+    }
+}
+
+/// Edits of so many fields of every response of the gateway's own.
+fn many(fields: usize, how: &str) -> String {
+    let edit = |field| match how {
+        "remove" => format!("{{ remove: x{field} }}"),
+        _ => format!("{{ {how}: [x{field}, v] }}"),
+    };
+    let edits = (0..fields).map(edit).collect::<Vec<_>>().join(", ");
+    format!("ending: respond, response_edits: [{edits}]")
+}
+
+#[test]
+fn edits_are_checked_by_the_limits_that_serve_now() {
+    let set = |count: usize| (0..count).map(|at| format!("x{at}: {}", "v".repeat(4000))).collect::<Vec<_>>().join(", ");
+    let config = |head: &str, fields: usize| {
+        format!(
+            "workers: 1\nlisten: [{{ address: 127.0.0.1:0, limits: {{ head: {head} }} }}]\nadmin: {{ address: 127.0.0.1:0 }}\n\
+             routes:\n- {{ name: a, upstream: \"internal:echo\", \
+             plugins: [{{ response-transform: {{ headers: {{ set: {{ {} }} }} }} }}] }}\n",
+            set(fields)
+        )
+    };
+    let site = Site::new();
+    site.put("weir.yaml", config("128KiB", 15));
+    let gateway = site.start();
+    assert_eq!(gateway.get("/").status, 200);
+    // Smaller than the edits: refused, however well they did before.
+    gateway.site.put("weir.yaml", config("32KiB", 15));
+    gateway.log.wait_for("config refused");
+    assert_eq!(gateway.get("/").status, 200);
+    gateway.serve(2, &config("32KiB", 5));
+    assert_eq!(gateway.get("/").status, 200);
+    gateway.serve(3, &config("128KiB", 20));
+    assert_eq!(gateway.get("/").status, 200);
 }
 
 #[test]
