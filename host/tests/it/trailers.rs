@@ -6,12 +6,16 @@ use std::{
     sync::mpsc,
 };
 
-use crate::support::{Gateway, PATIENCE, Site, read_until, scripted};
+use crate::{
+    guests,
+    support::{Gateway, PATIENCE, Site, read_until, scripted},
+};
 
 fn gateway(upstream: SocketAddr, listener: &str, route: &str) -> Gateway {
     let site = Site::new();
+    site.put("probe.wasm", std::fs::read(guests::path("probe")).unwrap());
     let yaml = format!(
-        "workers: 1\nlisten: [{{ address: 127.0.0.1:0, {listener} }}]\n\
+        "workers: 1\nmodules: {{ probe: {{ path: probe.wasm }} }}\nlisten: [{{ address: 127.0.0.1:0, {listener} }}]\n\
          routes: [{{ name: all, upstream: \"http://{upstream}\", {route} }}]\n"
     );
     site.put("weir.yaml", yaml);
@@ -87,10 +91,14 @@ fn what_was_looked_for_and_not_there_does_not_come_behind() {
     let renamed = "plugins: [{ request-transform: { headers: { rename: { x-tenant: x-owner } } } }]";
     let routed = "match: { headers: { x-stands: s } } }, \
         { name: other, upstream: internal:echo, match: { headers: { x-tenant: a } }";
-    for route in [counted, renamed, routed] {
+    let probe = |step: &str| format!("plugins: [{{ probe: {{ steps: [{step}], report: nowhere }} }}]");
+    let (read, listed) = (probe("{ header: x-tenant }"), probe("{ lines: [x-a, x-tenant] }"));
+    for route in [counted, renamed, routed, &*read, &*listed] {
         let (told, came) = sent("", route, &["x-tenant, x-left"], &["x-tenant", "x-left"]);
         assert_eq!((&*told, &*came), (&["trailer: x-left".to_owned()][..], &["x-left: from-client".to_owned()][..]));
     }
+    // Who reads all has looked for each.
+    assert_eq!(sent("", &probe("{ lines: [] }"), &["x-left"], &["x-left"]), (vec![], vec![]));
 }
 
 #[test]

@@ -39,6 +39,8 @@ enum Report {
     Header,
     /// Into the log, at level info. The only place from `finish`.
     Log,
+    /// Nowhere: nothing is read but what the steps read.
+    Nowhere,
 }
 
 /// What is done. Each is told as `ok`, a value, or an error's name.
@@ -135,11 +137,14 @@ impl Plugin for Probe {
 
     fn on_request(&self, request: &mut Request) -> Outcome {
         let steps: Vec<Json> = self.steps.iter().map(|step| on_request(step, request)).collect();
+        if self.report == Report::Nowhere {
+            return Ok(Action::Continue);
+        }
         let report = json!({ "steps": steps, "request": seen(request) }).to_string();
         match self.report {
             Report::Answer => return request.respond(200, &[Field::new("content-type", "application/json")], report),
             Report::Header => request.edit_response(&[Edit::set("x-probe", &report)])?,
-            Report::Log => weir_sdk::info!("{report}"),
+            Report::Log | Report::Nowhere => weir_sdk::info!("{report}"),
         }
         Ok(Action::Continue)
     }
@@ -150,7 +155,7 @@ impl Plugin for Probe {
         match self.report {
             Report::Answer => return response.replace(200, &[Field::new("content-type", "application/json")], report),
             Report::Header => response.edit(&[Edit::set("x-probe", &report)])?,
-            Report::Log => weir_sdk::info!("{report}"),
+            Report::Log | Report::Nowhere => weir_sdk::info!("{report}"),
         }
         Ok(Action::Continue)
     }

@@ -266,6 +266,16 @@ fn edits_of_every_message_are_checked_at_load() {
     }
 }
 
+#[test]
+fn edits_beside_a_rename_are_checked_too() {
+    let set = (0..165).map(|at| format!("x{at}: v")).collect::<Vec<_>>().join(", ");
+    for plugin in ["request-transform", "response-transform"] {
+        let chain = format!("plugins: [{plugin}: {{ headers: {{ rename: {{ a: b }}, set: {{ {set} }} }} }}]");
+        let (code, told) = site(&[("guest", guests::path("prepared"))], &[("a", &chain)]).check();
+        assert!(code == Some(78) && told.contains("headers: has more fields"), "{told}");
+    }
+}
+
 /// Edits of so many fields of every response of the gateway's own.
 fn many(fields: usize, how: &str) -> String {
     let edit = |field| match how {
