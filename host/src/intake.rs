@@ -1,7 +1,7 @@
 //! A request's first steps: what breaks HTTP is refused, what belongs to the
 //! client's connection is taken off, and a route is found.
 
-use http::{Method, Uri, header, uri::PathAndQuery};
+use http::{HeaderName, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 
 use crate::{
@@ -24,6 +24,7 @@ pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
         return Err(ErrorKind::MethodRefused.into());
     }
     let seen = Seen::scan(&head.headers);
+    let size = head_size(head, uri);
     headers::check_framing(&head.headers, &seen, head.version)?;
     head.authority = headers::authority(uri.authority(), &head.headers, &seen, head.version)?;
     if uri.authority().is_some() {
@@ -39,6 +40,10 @@ pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
         head.trailers.retain(|name| !name.as_str().contains('_'));
     }
     read_target(head, uri, settings.limits.target)?;
+    // hyper looks at its limit only between two reads, and takes none below 8 KiB.
+    if size > settings.limits.head {
+        return Err(ErrorKind::HeadTooLarge.into());
+    }
     if seen.forwarded() {
         let (client, trusted) = (&flow.connection.client_text, &settings.trusted_proxies);
         let forwarded = headers::forward(&mut head.headers, head.client, client, &head.authority, trusted);
@@ -48,6 +53,13 @@ pub fn check(flow: &mut Flow) -> Result<(), GatewayError> {
         head.forwarded_pending = true;
     }
     Ok(())
+}
+
+/// Bytes of the head, without blanks around values.
+fn head_size(head: &RequestHead, uri: &Uri) -> usize {
+    let line = head.method.as_str().len() + uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ":\r\n".len();
+    line + "  HTTP/1.1\r\n".len() + head.headers.iter().map(field).sum::<usize>()
 }
 
 /// Splits the request target into what is decided by and what is sent.

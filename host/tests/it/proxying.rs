@@ -342,6 +342,22 @@ fn failures_say_what_they_are_and_can_be_found_in_the_log() {
 }
 
 #[test]
+fn a_head_may_have_so_many_bytes_and_no_more() {
+    // 8 KiB is what hyper reads at least.
+    for (limit, bytes) in [("4KiB", 4096), ("32KiB", 32_768)] {
+        let site = Site::new();
+        let listen = format!("[{{ address: 127.0.0.1:0, limits: {{ head: {limit} }} }}]");
+        site.put("weir.yaml", format!("listen: {listen}\nroutes: [{{ name: all, upstream: \"internal:echo\" }}]\n"));
+        let gateway = site.start();
+        let fixed = "GET / HTTP/1.1\r\nHost:x\r\nx:\r\n".len();
+        for (size, status) in [(bytes - 100, 200), (bytes, 200), (bytes + 1, 431), (bytes + 9000, 431)] {
+            let head = format!("GET / HTTP/1.1\r\nHost:x\r\nx:{}\r\n\r\n", "a".repeat(size - fixed));
+            assert_eq!(exchange(&gateway, &head).status, status, "{limit} {size}");
+        }
+    }
+}
+
+#[test]
 fn garbage_from_an_upstream_is_a_bad_gateway() {
     for answer in [
         "hello there\r\n\r\n",
